@@ -44,37 +44,7 @@ if TYPE_CHECKING:
     from seamark.contracts.source import Source as Source
     from seamark.contracts.write_ahead import EpochToken as EpochToken
     from seamark.job import Job as Job
-    from seamark.model.errors import AbortFailedError as AbortFailedError
-    from seamark.model.errors import CheckpointError as CheckpointError
-    from seamark.model.errors import CheckpointExpiredError as CheckpointExpiredError
-    from seamark.model.errors import CommitFailedError as CommitFailedError
-    from seamark.model.errors import ConfigurationError as ConfigurationError
-    from seamark.model.errors import CorruptRecordError as CorruptRecordError
-    from seamark.model.errors import DamagedCheckpointError as DamagedCheckpointError
-    from seamark.model.errors import DecisionMissingError as DecisionMissingError
-    from seamark.model.errors import DecisionVoidError as DecisionVoidError
-    from seamark.model.errors import DrainedError as DrainedError
-    from seamark.model.errors import DriverUnreachableError as DriverUnreachableError
-    from seamark.model.errors import FencedError as FencedError
-    from seamark.model.errors import LossRefusedError as LossRefusedError
-    from seamark.model.errors import LostTransactionError as LostTransactionError
-    from seamark.model.errors import MissingDependencyError as MissingDependencyError
-    from seamark.model.errors import OperationFailedError as OperationFailedError
-    from seamark.model.errors import PreCommitError as PreCommitError
-    from seamark.model.errors import PreflightError as PreflightError
-    from seamark.model.errors import QueryHangsError as QueryHangsError
-    from seamark.model.errors import RecordNotStoredError as RecordNotStoredError
-    from seamark.model.errors import RestoreError as RestoreError
-    from seamark.model.errors import SavepointError as SavepointError
-    from seamark.model.errors import SeamarkError as SeamarkError
-    from seamark.model.errors import SendRefusedError as SendRefusedError
-    from seamark.model.errors import SparkDiedError as SparkDiedError
-    from seamark.model.errors import StoppedError as StoppedError
-    from seamark.model.errors import StorageHangsError as StorageHangsError
-    from seamark.model.errors import TooManyFailedCheckpointsError as TooManyFailedCheckpointsError
-    from seamark.model.errors import UserError as UserError
-    from seamark.model.errors import WatermarkLostError as WatermarkLostError
-    from seamark.model.errors import WriteRefusedError as WriteRefusedError
+    from seamark.model.errors import *  # noqa: F403 - each is public
     from seamark.model.guarantee import SinkWay as SinkWay
     from seamark.runtime.debezium import debezium as debezium
     from seamark.runtime.keyed_process import keyed_process as keyed_process

@@ -12,6 +12,22 @@ import pytest
 from tests.chaos.driver import REPOSITORY
 
 ORDERS = str(Path(__file__).with_name("app_orders.py"))
+PLANTED = str(Path(__file__).with_name("app_planted.py"))
+FOUND_BY = {
+    "commit before the decision": "driver",
+    "abort what was decided": "driver",
+    "forget a sink": "driver",
+    "trust a batch id as a token after restart": "driver",
+    "reuse an id while its outcome is open": "driver",
+    "commit another generation's transactions": "driver",
+    "commit lingering transactions": "driver",
+    "no seal": "pause",
+    "write before recovery has aborted": "pause",
+    "skip check_continuity": "pause",
+    "keep the plans beyond a void decision": "pause",
+    "believe a sink that has forgotten": "pause",
+}
+"""The faults of the protocol in app_planted.py, and the harm that shows each of them."""
 
 
 def verify(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -20,7 +36,7 @@ def verify(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        env={**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}"},
         timeout=1200,
         check=False,
     )
@@ -58,3 +74,15 @@ def test_a_program_of_ones_own(eager: bool, tmp_path: Path) -> None:
     assert done.returncode == int(eager), done.stdout + done.stderr
     assert done.stdout.startswith("BAD: " if eager else "GOOD: ")
     assert ("aborted read in SQLite orders" in done.stderr) == eager
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(("bug", "faults"), [*FOUND_BY.items(), ("sound", "driver,pause")])
+def test_a_fault_of_the_protocol_is_found(bug: str, faults: str, tmp_path: Path) -> None:
+    """Ten minutes at most; docs/verification.md has the times."""
+    arguments = ["--stop-at-first", "--minutes", "3" if bug == "sound" else "10", "--seed", "1"]
+    done = verify(tmp_path, "--faults", faults, *arguments, "--app", PLANTED, bug)
+    print(done.stdout)
+    assert done.returncode == int(bug != "sound"), done.stdout + done.stderr
+    assert done.stdout.startswith("GOOD: " if bug == "sound" else "BAD: ")

@@ -99,7 +99,9 @@ def read_topic(servers: str, topic: str, timeout_s: float = 30.0) -> list[Seen]:
 
     Raises AssertionError if an open transaction still hides the end at the timeout.
     """
-    return [_seen(message) for message in read_log(servers, topic, timeout_s)]
+    messages: list[Any] = []
+    read_log(servers, topic, messages.append, timeout_s)
+    return [_seen(message) for message in messages]
 
 
 def open_transactions(servers: str, prefix: str) -> list[str]:

@@ -6,6 +6,7 @@ Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any, TypeVar
@@ -14,6 +15,10 @@ from seamark.model.errors import ConfigurationError
 
 E = TypeVar("E", bound=Enum)
 G = TypeVar("G", bound="Given")
+Size = str | int
+"""In users' notation: ``"64MB"``, or a number of bytes."""
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
 def whole_number(value: Any, setting: str, *, least: int, other: str = "") -> int:
@@ -45,6 +50,25 @@ def number(
     named = (("at least", least), ("above", above), ("at most", most))
     bounds = " and ".join(f"{word} {bound:g}" for word, bound in named if math.isfinite(bound))
     raise ConfigurationError(f"{setting} is {value!r}; give a number {bounds}")
+
+
+def whole_bytes(value: Size, setting: str, *, least: int = 0) -> int:
+    """Return `value` in bytes. As in Spark and Flink, ``1kb`` has 1,024.
+
+    `setting` is the name for the error, e.g. ``CheckpointConfig: max_in_flight_bytes``. Raises
+    ConfigurationError for anything but a size of at least `least` bytes.
+    """
+    found = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        found = value
+    elif isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        found = round(float(match[1]) * _UNITS[match[2].lower()])
+    if found is not None and found >= least:
+        return found
+    raise ConfigurationError(
+        f"{setting}: {value!r} is not a size of at least {least} bytes; give a number of bytes, or "
+        'text such as "64MB" or "1GB"'
+    )
 
 
 def yes_or_no(value: Any, setting: str) -> bool:

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from seamark.api.checks import Given, member, whole_number, yes_or_no
+from seamark.api.checks import Given, Size, member, whole_bytes, whole_number, yes_or_no
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.api.restart_strategy import RestartStrategy
 from seamark.file_systems.location import Location
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
-from seamark.model.sizes import Size, whole_bytes
 
 
 class CheckpointMode(Enum):

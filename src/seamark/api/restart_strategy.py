@@ -7,6 +7,7 @@ failure, and restarts from the last decided epoch.
 
 from __future__ import annotations
 
+import builtins
 import random
 from abc import ABC, abstractmethod
 from collections import deque
@@ -39,6 +40,10 @@ class RestartStrategy(ABC):
     """
 
     type: ClassVar[str]
+    none: ClassVar[builtins.type[NoRestart]]
+    fixed_delay: ClassVar[builtins.type[FixedDelay]]
+    exponential_delay: ClassVar[builtins.type[ExponentialDelay]]
+    failure_rate: ClassVar[builtins.type[FailureRate]]
 
     @property
     def longest_delay_s(self) -> float:
@@ -53,63 +58,10 @@ class RestartStrategy(ABC):
         given = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.init)
         return f"RestartStrategy.{self.type}({given})"
 
-    @staticmethod
-    def none() -> NoRestart:
-        """Never restart: the first failure ends the job with its error."""
-        return NoRestart()
-
-    @staticmethod
-    def fixed_delay(*, attempts: int = 1, delay: Duration = "1s") -> FixedDelay:
-        """Restart `attempts` times in all, each `delay` after the failure; then give up."""
-        return FixedDelay(attempts=attempts, delay=delay)
-
-    @staticmethod
-    def exponential_delay(
-        *,
-        initial_backoff: Duration = "1s",
-        max_backoff: Duration = "1min",
-        backoff_multiplier: float = 1.5,
-        reset_backoff_threshold: Duration = "1h",
-        jitter_factor: float = 0.1,
-        attempts: int | None = None,
-    ) -> ExponentialDelay:
-        """Restart after a growing delay.
-
-        The delay grows from `initial_backoff` by `backoff_multiplier` with each failure, up to
-        `max_backoff`; each delay varies at random by up to `jitter_factor` of itself.
-
-        A job begins anew after it has run for `reset_backoff_threshold` since a restart. `attempts`
-        is the number of restarts before that (None: no limit; Flink:
-        ``attempts-before-reset-backoff``).
-        """
-        return ExponentialDelay(
-            initial_backoff=initial_backoff,
-            max_backoff=max_backoff,
-            backoff_multiplier=backoff_multiplier,
-            reset_backoff_threshold=reset_backoff_threshold,
-            jitter_factor=jitter_factor,
-            attempts=attempts,
-        )
-
-    @staticmethod
-    def failure_rate(
-        *,
-        max_failures_per_interval: int = 1,
-        failure_rate_interval: Duration = "1min",
-        delay: Duration = "1s",
-    ) -> FailureRate:
-        """Restart `delay` after a failure, unless more than `max_failures_per_interval` failures
-        came within `failure_rate_interval`; then give up."""
-        return FailureRate(
-            max_failures_per_interval=max_failures_per_interval,
-            failure_rate_interval=failure_rate_interval,
-            delay=delay,
-        )
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class NoRestart(RestartStrategy):
-    """`RestartStrategy.none`."""
+    """Never restart: the first failure ends the job with its error."""
 
     type: ClassVar[str] = "none"
 
@@ -120,10 +72,10 @@ class NoRestart(RestartStrategy):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FixedDelay(RestartStrategy):
-    """`RestartStrategy.fixed_delay`."""
+    """Restart `attempts` times in all, each `delay` after the failure; then give up."""
 
-    attempts: int
-    delay: Duration
+    attempts: int = 1
+    delay: Duration = "1s"
     delay_s: float = field(init=False)
     type: ClassVar[str] = "fixed_delay"
 
@@ -149,14 +101,21 @@ class _CountedBackoff(RestartBackoff):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ExponentialDelay(RestartStrategy):
-    """`RestartStrategy.exponential_delay`."""
+    """Restart after a growing delay.
 
-    initial_backoff: Duration
-    max_backoff: Duration
-    backoff_multiplier: float
-    reset_backoff_threshold: Duration
-    jitter_factor: float
-    attempts: int | None
+    The delay grows from `initial_backoff` by `backoff_multiplier` with each failure, up to
+    `max_backoff`; each delay varies at random by up to `jitter_factor` of itself.
+
+    A job begins anew after it has run for `reset_backoff_threshold` since a restart. `attempts` is
+    the number of restarts before that (None: no limit; Flink: ``attempts-before-reset-backoff``).
+    """
+
+    initial_backoff: Duration = "1s"
+    max_backoff: Duration = "1min"
+    backoff_multiplier: float = 1.5
+    reset_backoff_threshold: Duration = "1h"
+    jitter_factor: float = 0.1
+    attempts: int | None = None
     initial_backoff_s: float = field(init=False)
     max_backoff_s: float = field(init=False)
     reset_backoff_threshold_s: float = field(init=False)
@@ -218,11 +177,12 @@ class _ExponentialBackoff(RestartBackoff):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FailureRate(RestartStrategy):
-    """`RestartStrategy.failure_rate`."""
+    """Restart `delay` after a failure, unless more than `max_failures_per_interval` failures came
+    within `failure_rate_interval`; then give up."""
 
-    max_failures_per_interval: int
-    failure_rate_interval: Duration
-    delay: Duration
+    max_failures_per_interval: int = 1
+    failure_rate_interval: Duration = "1min"
+    delay: Duration = "1s"
     failure_rate_interval_s: float = field(init=False)
     delay_s: float = field(init=False)
     type: ClassVar[str] = "failure_rate"
@@ -254,3 +214,9 @@ class _FailureRateBackoff(RestartBackoff):
         if len(self._failures_s) > strategy.max_failures_per_interval:
             return None
         return strategy.delay_s
+
+
+RestartStrategy.none = NoRestart
+RestartStrategy.fixed_delay = FixedDelay
+RestartStrategy.exponential_delay = ExponentialDelay
+RestartStrategy.failure_rate = FailureRate

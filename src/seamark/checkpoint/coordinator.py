@@ -19,9 +19,8 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
@@ -50,7 +49,6 @@ from seamark.protocol.points import Point
 from seamark.protocol.states import AttemptEvent, AttemptState
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 FIRST_POLL_S = 0.002
 IDLE_CHECK_S = 5.0
@@ -131,11 +129,11 @@ class Coordinator:
         for uid, sink in job.sinks.items():
             sink.check_transaction_scope(job.context(uid, 0, self.identity))
         self.losses = read_losses(store.files)
-        self.generation = _drive(procedures.take_over(store))
+        self.generation = failpoints.drive(procedures.take_over(store))
         self._commits.attach(self.generation, self.identity)
         try:
             self._commits.preflight()
-            decided = _drive(procedures.recover(self.generation, store, self._commits))
+            decided = failpoints.drive(procedures.recover(self.generation, store, self._commits))
         except BaseException:
             self._commits.close()
             raise
@@ -236,7 +234,7 @@ class Coordinator:
         if self._job.visible_before_decision:
             sinks = self._commit_early(epoch, sinks)
         self._commits.remember(epoch, self.generation, sinks)
-        _drive(procedures.store_attempt(epoch, self.generation, sinks, self._store))
+        failpoints.drive(procedures.store_attempt(epoch, self.generation, sinks, self._store))
         progress.moved(AttemptEvent.STORE)
         self.last_stored = epoch
         self.channel_state = channel_state
@@ -489,7 +487,7 @@ class Coordinator:
             if self.identity is not None:
                 self._store.check_identity(self.identity)
             if self.failure is None:
-                _drive(procedures.settle_own(self.generation, self._store, commits))
+                failpoints.drive(procedures.settle_own(self.generation, self._store, commits))
                 commits.abort_all_lingering(self.generation + 1)
                 since = time.monotonic() if self.epochs.current is not None else self._retried_s
                 if (wait_s := since + quiesce_s - time.monotonic()) > 0:
@@ -521,7 +519,7 @@ class Coordinator:
             if self.epochs.current is not None and quiesce_s:
                 time.sleep(quiesce_s)
             stored = commits.remembered_handles()  # a record may exist and be invisible now
-            for epoch in sorted(self._store.epochs(), reverse=True):
+            for epoch in reversed(self._store.epochs()):
                 record = self._store.epoch(epoch)
                 if record.committed is not None:
                     break
@@ -531,14 +529,3 @@ class Coordinator:
             commits.abort_all_lingering(self.generation + 1, stored)
         except Exception as error:
             log.warning("open transactions are left to the next driver: %s", error)
-
-
-def _drive(steps: Generator[Point, None, T]) -> T:
-    """Drive a procedure to its end, dying at an armed failpoint; return its result."""
-    while True:
-        try:
-            point = next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        failpoints.reached(point.value)

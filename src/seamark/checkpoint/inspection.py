@@ -173,7 +173,7 @@ def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedC
 
 def newest_complete(store: CheckpointStore, up_to: int) -> int | None:
     """Return the newest epoch, at most `up_to`, whose checkpoint has no problem."""
-    for epoch in reversed(_epochs(store)):
+    for epoch in reversed(store.epochs()):
         if epoch <= up_to and store.spark_files.exists(f"commits/{epoch}"):
             found = inspect(store, epoch)
             if not found.problems and not found.void:
@@ -185,10 +185,6 @@ def _committed(store: CheckpointStore, epoch: int) -> bool:
     return store.files.exists(f"epochs/{epoch}/committed.json")
 
 
-def _epochs(store: CheckpointStore) -> list[int]:
-    return sorted(store.epochs())
-
-
 # --- Seamark's records
 
 
@@ -196,7 +192,7 @@ def _job_records(store: CheckpointStore) -> list[str]:
     """Check job.json and the leases against the epochs' records."""
     problems: list[str] = []
     newest = 0
-    for epoch in _epochs(store)[-3:]:  # a possibly undecided one, the last decided, the one before
+    for epoch in store.epochs()[-3:]:  # a possibly undecided one, the last decided, the one before
         for name in store.files.list(f"epochs/{epoch}"):
             if (match := _RECORD.fullmatch(name)) and match[2]:
                 newest = max(newest, int(match[2]))
@@ -280,7 +276,7 @@ def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> 
 def _later(store: CheckpointStore, latest: int) -> list[str]:
     """Check everything begun after the last decided epoch: it is run again, or taken back."""
     problems: list[str] = []
-    for epoch in (e for e in _epochs(store) if e > latest):
+    for epoch in (e for e in store.epochs() if e > latest):
         names = store.files.list(f"epochs/{epoch}")
         if "committed.json" in names:
             problems.append(f"{store.spark_files.uri}/commits/{epoch}: {_NO_DECISION}")
@@ -391,7 +387,7 @@ def _state_file(spark: CheckpointFiles, path: str, expected: int | None) -> None
 
 def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str, int], ...]:
     """Return the state stores of the last manifest before `epoch`; none if it has none yet."""
-    for earlier in reversed([e for e in _epochs(store) if e < epoch][-5:]):
+    for earlier in reversed([e for e in store.epochs() if e < epoch][-5:]):
         try:
             if (manifest := read_manifest(store.files, earlier)) is not None:
                 return manifest.stores

@@ -126,7 +126,7 @@ class LedgerWriter:
             return
         entries = [
             self._noted.pop(number, None) or _stored_entry(self._store, number)
-            for number in sorted(self._store.epochs())
+            for number in self._store.epochs()
             if totals.last < number <= epoch
         ]
         found = [entry for entry in entries if entry is not None]
@@ -140,7 +140,7 @@ def read_ledger(store: CheckpointStore) -> tuple[list[LedgerEntry], Totals]:
     """Return the ledger's epochs, oldest first, and the totals up to the last committed one. A
     driver may write it meanwhile. Raises CorruptRecordError."""
     # Before the pages: records deleted in between are in a page by then.
-    own = [_stored_entry(store, epoch) for epoch in sorted(store.epochs())]
+    own = [_stored_entry(store, epoch) for epoch in store.epochs()]
     entries = {entry.epoch: entry for entry in own if entry is not None}
     totals = _newest_totals(store)
     for page in _pages(store):

@@ -28,6 +28,7 @@ class LocalFiles:
 
     def __init__(self, directory: str | Path, *, make: bool = True) -> None:
         self._root = Path(directory)
+        self.uri = f"file://{self._root}"
         if not make:
             return
         try:
@@ -37,11 +38,6 @@ class LocalFiles:
                 f"checkpoint directory {self._root}: cannot be made ({error.strerror}); "
                 "make it writable for this user or choose another storage"
             ) from error
-
-    @property
-    def uri(self) -> str:
-        """The directory as a ``file:`` URI."""
-        return "file://" + str(self._root)
 
     def create(self, path: str, data: bytes) -> None:
         """Write a temporary file, sync it and link it to its name. Raises FileExistsError if the

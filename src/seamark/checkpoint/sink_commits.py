@@ -185,9 +185,7 @@ class SinkCommits:
             "again from the spool",
             uid, lost.handle, epoch, lost.spool.rows,
         )  # fmt: skip
-
-        for point in write_again(self._chain(attached, lost, epoch)):
-            failpoints.reached(point.value)
+        failpoints.drive(write_again(self._chain(attached, lost, epoch)))
 
     def close_rewrites(
         self, uid: str, epoch: int, generation: int, lost: LostTransactionError
@@ -197,8 +195,7 @@ class SinkCommits:
         for committable, spool in stored:
             if spool is not None and committable.handle in lost.transactions:
                 chain = self._chain(attached, Spooled(committable, spool), epoch)
-                for point in close_chain(chain):
-                    failpoints.reached(point.value)
+                failpoints.drive(close_chain(chain))
 
     def _chain(self, attached: AttachedSink, lost: Spooled, epoch: int) -> LostTransaction:
         """Return the rewrites of a lost transaction."""

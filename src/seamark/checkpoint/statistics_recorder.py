@@ -156,7 +156,8 @@ class StatisticsRecorder:
         self._changes = 0
         self._files = threading.Lock()  # taken before `_lock`, never on the epoch's path
         self._counts: CheckpointCounts | None = None
-        self._restored: RestoredCheckpointStatistics | None = None
+        self.restored: RestoredCheckpointStatistics | None = None
+        """The checkpoint from which this job last went on; None if it is not known."""
         self._subtasks = 0
         self._thread: threading.Thread | None = None
 
@@ -174,7 +175,7 @@ class StatisticsRecorder:
         self._identity = identity
         self._generation = generation
         if restored_epoch >= 0:
-            self._restored = RestoredCheckpointStatistics(
+            self.restored = RestoredCheckpointStatistics(
                 id=restored_epoch,
                 restore_timestamp=round(time.time() * 1e3),
                 is_savepoint=bool(origin and origin.get("is_savepoint")),
@@ -246,11 +247,6 @@ class StatisticsRecorder:
                 del self._savepoints[key]
                 self._changes += 1
 
-    @property
-    def restored(self) -> RestoredCheckpointStatistics | None:
-        """The checkpoint from which this job last went on; None if it is not known."""
-        return self._restored
-
     # --- the history so far
 
     @property
@@ -284,12 +280,12 @@ class StatisticsRecorder:
         """Return the counts of the written records, with this driver's restore, and this."""
         if self._counts is None:  # nothing is written by this driver yet
             counts = newest.counts if newest else CheckpointCounts()
-            if self._restored is not None:
+            if self.restored is not None:
                 counts = replace(counts, restored=counts.restored + 1)
             elif newest is not None:
-                self._restored = newest.restored
+                self.restored = newest.restored
             self._counts = counts
-        return self._counts, self._restored
+        return self._counts, self.restored
 
     def _describe(self, ended: _Ended, figures: EpochFigures = NO_FIGURES) -> CheckpointStatistics:
         return describe(

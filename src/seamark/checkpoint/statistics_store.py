@@ -71,12 +71,9 @@ class StatisticsStore:
 
     def __init__(self, files: CheckpointFiles) -> None:
         self._files = files
-        self._known: dict[Key, StatisticsRecord | None] = {}
-
-    @property
-    def uri(self) -> str:
+        self.uri = files.uri
         """The job's directory."""
-        return self._files.uri
+        self._known: dict[Key, StatisticsRecord | None] = {}
 
     def write(self, key: Key, record: StatisticsRecord) -> None:
         """Store one record; an existing file of that name stays as it is."""

@@ -81,8 +81,9 @@ class CheckpointStore:
     """One job's records below `files`; `spark` is its Spark checkpoint location."""
 
     def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
-        self._files = files
-        self._spark = spark
+        self.files = files
+        """The job's directory, for files beside the protocol's records."""
+        self.spark_files = spark
         self._identity: JobIdentity | None = None
         self._kept: deque[int] | None = None
         self._ends_of_next: tuple[int, list[Any]] | None = None
@@ -94,23 +95,13 @@ class CheckpointStore:
     @property
     def uri(self) -> str:
         """The job's directory."""
-        return self._files.uri
-
-    @property
-    def files(self) -> CheckpointFiles:
-        """The job's directory, for files beside the protocol's records."""
-        return self._files
-
-    @property
-    def spark_files(self) -> CheckpointFiles:
-        """The Spark checkpoint location."""
-        return self._spark
+        return self.files.uri
 
     @property
     def spark_directory(self) -> str:
         """The path of the Spark checkpoint location below the job's directory; "" if they are the
         same."""
-        at = self._spark.uri
+        at = self.spark_files.uri
         return at[len(self.uri) :].strip("/") if at.startswith(self.uri) else SPARK_DIRECTORY
 
     def external_path(self, epoch: int) -> str:
@@ -130,7 +121,7 @@ class CheckpointStore:
 
     def preflight(self) -> None:
         """Check that the storage can hold records; raises PreflightError."""
-        check_storage(self._files)
+        check_storage(self.files)
 
     def open(self, name: str) -> JobIdentity:
         """Read the job's identity, or write it if this directory is new."""
@@ -179,7 +170,7 @@ class CheckpointStore:
     def read_identity(self) -> JobIdentity:
         """Read job.json; raises FileNotFoundError or CorruptRecordError."""
         with self._blamed("job.json", "read"):
-            return load_record(self._files, "job", "job.json", lambda body: JobIdentity(**body))
+            return load_record(self.files, "job", "job.json", lambda body: JobIdentity(**body))
 
     # --- protocol.ports.Records
 
@@ -215,7 +206,7 @@ class CheckpointStore:
     def is_decided(self, epoch: int) -> bool:
         """Return whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
         with self._blamed(self._of_spark(f"commits/{epoch}"), "looked for"):
-            return self._spark.exists(f"commits/{epoch}")
+            return self.spark_files.exists(f"commits/{epoch}")
 
     def void_decision(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's commit log."""
@@ -234,16 +225,18 @@ class CheckpointStore:
 
     def _latest_batch(self, log: str) -> int:
         with self._blamed(self._of_spark(log), "listed"):
-            return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
+            return max((int(n) for n in self.spark_files.list(log) if n.isdigit()), default=-1)
 
     def _delete_batch(self, log: str, epoch: int) -> None:
         with self._blamed(self._of_spark(f"{log}/{epoch}"), "deleted"):
-            self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
-            self._spark.delete(f"{log}/{epoch}")
+            self.spark_files.delete(
+                f"{log}/.{epoch}.crc"
+            )  # Hadoop's checksum, on a local file system
+            self.spark_files.delete(f"{log}/{epoch}")
 
     def epochs(self) -> list[int]:
-        """Return every epoch with a record."""
-        return [int(n) for n in self._list("epochs") if n.isdigit()]
+        """Return every epoch with a record, ascending."""
+        return sorted(int(n) for n in self._list("epochs") if n.isdigit())
 
     def epoch(self, epoch: int) -> EpochRecord:
         """Return one epoch's records. Proves the checksums of seals and committed record."""
@@ -329,7 +322,7 @@ class CheckpointStore:
             return True
         try:
             with self._blamed(self._of_spark(f"offsets/{epoch}"), "read"):
-                return bool(read_log(self._spark, f"offsets/{epoch}")[1:] == ends)
+                return bool(read_log(self.spark_files, f"offsets/{epoch}")[1:] == ends)
         except FileNotFoundError:
             return False
 
@@ -345,7 +338,7 @@ class CheckpointStore:
     def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
         """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
         with self._blamed("losses", "read"):
-            found = find_loss(self._files, epoch, uid)
+            found = find_loss(self.files, epoch, uid)
         if found is None or found.generation != generation:
             return frozenset()
         log.warning("%s", found)
@@ -355,7 +348,7 @@ class CheckpointStore:
         """Record that the loss of these transactions is accepted; a repetition changes nothing."""
         rows = self.read_prepared(loss.epoch, generation)[loss.uid].rows
         with self._blamed("losses", "written"):
-            write_loss(self._files, loss, generation, lost, rows)
+            write_loss(self.files, loss, generation, lost, rows)
 
     # --- for the coordinator, beside the protocol
 
@@ -375,7 +368,7 @@ class CheckpointStore:
 
         path = _prepared(epoch, generation)
         with self._blamed(path, "read"):
-            return load_record(self._files, "prepared", path, load)
+            return load_record(self.files, "prepared", path, load)
 
     def channel_state(self, epoch: int) -> ChannelState:
         """Return the channel state of a decided epoch; none if it has no records here."""
@@ -396,7 +389,7 @@ class CheckpointStore:
         committed epochs nor a later one. Epochs are drained in order, so the oldest one retained
         needs the oldest files."""
         if self._in_flight is None:
-            names = self._files.list(CHANNEL_STATE)
+            names = self.files.list(CHANNEL_STATE)
             self._in_flight = deque(sorted(int(name) for name in names if name.isdigit()))
         written = self._oldest_in_flight.get(committed_epoch, committed_epoch) <= committed_epoch
         if written and committed_epoch not in self._in_flight:
@@ -418,8 +411,8 @@ class CheckpointStore:
     def forget_settled_rows(self, settled_epoch: int) -> None:
         """Delete the rows kept by any sink for epochs up to `settled_epoch`: rows left by a driver
         that died, also of sinks no longer declared by the program."""
-        for sink in self._files.list(SPOOLS):
-            for name in self._files.list(f"{SPOOLS}/{sink}"):
+        for sink in self.files.list(SPOOLS):
+            for name in self.files.list(f"{SPOOLS}/{sink}"):
                 if name.isdigit() and int(name) <= settled_epoch:
                     self._delete(f"{SPOOLS}/{sink}/{name}")
 
@@ -427,7 +420,7 @@ class CheckpointStore:
         """Delete old epochs' records. Keeps the records of the last `retained` committed epochs, of
         LEAST_RECORDS at least, and of all later epochs."""
         if self._kept is None:  # listed once: a listing an epoch is dear on an object store
-            self._kept = deque(sorted(self.epochs()))
+            self._kept = deque(self.epochs())
         elif committed_epoch not in self._kept:
             self._kept.append(committed_epoch)
         while self._kept and self._kept[0] <= committed_epoch - max(retained, LEAST_RECORDS):
@@ -435,11 +428,11 @@ class CheckpointStore:
 
     def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
         with self._blamed(path, "written"):
-            return create_record(self._files, kind, path, body)
+            return create_record(self.files, kind, path, body)
 
     def _delete(self, path: str) -> None:
         with self._blamed(path, "deleted"):
-            self._files.delete(path)
+            self.files.delete(path)
 
     @contextlib.contextmanager
     def _blamed(self, path: str, done: str) -> Iterator[None]:
@@ -458,11 +451,11 @@ class CheckpointStore:
 
     def _open(self, kind: str, path: str) -> dict[str, Any]:
         with self._blamed(path, "read"):
-            return read_record(self._files, kind, path)
+            return read_record(self.files, kind, path)
 
     def _list(self, path: str) -> list[str]:
         with self._blamed(path, "listed"):
-            return self._files.list(path)
+            return self.files.list(path)
 
 
 def _prepared(epoch: int, generation: int) -> str:

@@ -13,7 +13,7 @@ No preflight runs here: it would take the sinks' prefixes from a driver.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,8 +238,7 @@ class JobTransactions:
                 + ", ".join(self._commits.uids)
             )
         self._refuse_living("its driver finds the loss itself, and stops")
-        for point in accept_loss(loss, self._store, self._commits):
-            failpoints.reached(point.value)
+        failpoints.drive(accept_loss(loss, self._store, self._commits))
         accepted = find_loss(self._store.files, loss.epoch, loss.uid)
         assert accepted is not None
         return accepted
@@ -253,9 +252,9 @@ class JobTransactions:
     def _take_over(self) -> None:
         """Fence every older driver, as a new driver does."""
         self._refuse_living("its driver ends its transactions itself")
-        generation = _drive(procedures.take_over(self._store))
+        generation = failpoints.drive(procedures.take_over(self._store))
         older = [g for g in self._store.generations() if g < generation]
-        _drive(procedures.fence(older, generation, self._store))
+        failpoints.drive(procedures.fence(older, generation, self._store))
         self._generation = generation
 
     def _driver_of(self, generation: int, newest: DriverState) -> DriverState:
@@ -324,12 +323,3 @@ _CONSEQUENCE = {
         "gone"
     ),
 }
-
-
-def _drive(steps: Iterator[Any]) -> Any:
-    """Drive a procedure to its end; return its result."""
-    while True:
-        try:
-            failpoints.reached(next(steps).value)
-        except StopIteration as end:
-            return end.value

@@ -10,6 +10,7 @@ import typer
 
 from seamark.cli import options
 from seamark.cli.exits import NOT_DONE
+from seamark.cli.options import text
 from seamark.cli.terminal import ms, say, suggest, time_of, waiting, writing
 from seamark.cli.visible import echo, visible
 
@@ -26,7 +27,7 @@ def checkpoint(job: options.Job, as_json: options.Json = False, *, how: options.
     running = how.find("checkpoint", job)
     say(f"Triggering a checkpoint of job {running.job.name} ({running.job.job_id}).")
     with waiting("Waiting for the checkpoint") as tick:
-        found = take_checkpoint(running, how.timeout, lambda: tick(""))
+        found = take_checkpoint(running, how.timeout, lambda *_: tick(""))
     if as_json:
         options.echo_json(found)
         return
@@ -43,13 +44,7 @@ def stop(
     job: options.Job,
     savepoint: Annotated[
         str | None,
-        typer.Option(
-            "-p",
-            "--savepointPath",
-            metavar="DIR",
-            show_default=False,
-            help="End the job with a savepoint below this directory.",
-        ),
+        text("DIR", "End the job with a savepoint below this directory.", "-p", "--savepointPath"),
     ] = None,
     type_: options.SavepointType = options.SavepointFormat.CANONICAL,
     drain: Annotated[
@@ -78,15 +73,13 @@ def stop(
         what = "Draining" if drain else "Suspending"
         say(f"{what} job {name} ({running.job.job_id}) with a {type_.value} savepoint.")
         with writing("Waiting for the savepoint") as show:
-            path = stop_with_savepoint(
-                running, savepoint, how.timeout, lambda: show(0, None), type_, show, drain=drain
-            )
+            path = stop_with_savepoint(running, savepoint, how.timeout, show, type_, drain=drain)
         echo(f"Savepoint completed. Path: {path}")
         suggest(f"seamark run -s {quote(path)} APP.PY")
         return
     say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
     with waiting("Waiting for the job to end") as tick:
-        last = stop_job(running, how.timeout, lambda: tick(""))
+        last = stop_job(running, how.timeout, lambda *_: tick(""))
     if last is None:
         echo(f"Job {name} is FINISHED; it never completed a checkpoint.")
     else:
@@ -124,7 +117,7 @@ def cancel(
             raise typer.Exit(NOT_DONE)
     say(f"Cancelling job {name} ({running.job.job_id}).")
     with waiting("Waiting for the job to end") as tick:
-        kept = cancel_job(running, how.timeout, lambda: tick(""))
+        kept = cancel_job(running, how.timeout, lambda *_: tick(""))
     echo(f"Job {name} is CANCELED." + ("" if kept else " Its checkpoints are deleted."))
     if kept:
         suggest(

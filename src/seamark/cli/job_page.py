@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from seamark.cli.terminal import ago, ms, say, size, stdout, suggest, time_of
+from seamark.cli.terminal import ago, ms, print_table, say, size, stdout, suggest, time_of
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import why_unreachable
 from seamark.operations.reading import JobInfo
@@ -67,12 +67,10 @@ def show(info: JobInfo, option: str) -> None:
     for name, value in _lines(info):
         console.print(Text(f"{name:<16}") + Text(value), soft_wrap=True)
     if info.parts:
-        table = Table("uid", "kind", "guarantee", "what", box=None, pad_edge=False)
-        for part in info.parts:
-            shown = (part["uid"], part["kind"], part["guarantee"] or "unknown", part["description"])
-            table.add_row(*map(Text, shown))
+        columns = ("uid", "kind", "guarantee", "description")
+        rows = ([part[name] or "unknown" for name in columns] for part in info.parts)
         console.print()
-        console.print(table)
+        print_table((*columns[:3], "what"), rows, box=None, pad_edge=False)
     if job.state is JobState.UNREACHABLE:
         console.print(Text(f"\n{why_unreachable(job)}"), soft_wrap=True)
     suggest(*_next(info, option))

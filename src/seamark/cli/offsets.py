@@ -16,7 +16,7 @@ import typer
 from seamark.cli import options
 from seamark.cli.exits import NOT_DONE
 from seamark.cli.options import text
-from seamark.cli.terminal import say, stdout, suggest
+from seamark.cli.terminal import print_table, say, stdout, suggest
 from seamark.cli.visible import echo
 
 if TYPE_CHECKING:
@@ -220,15 +220,12 @@ def _change(
 
 
 def _print(shown: Preview) -> None:
-    from rich.table import Table
-
-    table = Table("source", "partition", "now", "new", "", "its log holds")
-    for move in shown.moves:
-        table.add_row(
-            move.source, f"{move.topic}:{move.partition}", _count(move.old), _count(move.new),
-            _what_happens(move), _log(move.log_start, move.log_end),
-        )  # fmt: skip
-    stdout().print(table)
+    rows = (
+        (move.source, f"{move.topic}:{move.partition}", _count(move.old), _count(move.new),
+         _what_happens(move), _log(move.log_start, move.log_end))
+        for move in shown.moves
+    )  # fmt: skip
+    print_table(("source", "partition", "now", "new", "", "its log holds"), rows)
     for sentence in shown.consequences:
         echo(sentence)
 
@@ -254,7 +251,7 @@ def _savepoint_of(job: str, how: _How) -> str:
         say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
         directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
         with waiting("Waiting for the savepoint") as tick:
-            path = take_savepoint(running, directory, how.timeout, lambda: tick(""))
+            path = take_savepoint(running, directory, how.timeout, lambda *_: tick(""), "canonical")
     say(f"Savepoint completed. Path: {path}")
     return path
 

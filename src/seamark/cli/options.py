@@ -42,9 +42,9 @@ def _seconds(text: Any) -> float:
     return seconds(text, "--timeout")
 
 
-def text(metavar: str, help_: str, *names: str) -> Any:
-    """Return an option with a text."""
-    return typer.Option(*names, metavar=metavar, show_default=False, help=help_)
+def text(metavar: str, help_: str, *names: str, shown: str | bool = False, **more: Any) -> Any:
+    """Return an option with a text; `shown` is its default for the help, or whether to show it."""
+    return typer.Option(*names, metavar=metavar, show_default=shown, help=help_, **more)
 
 
 def echo_json(value: Any) -> None:
@@ -81,27 +81,14 @@ Job = Annotated[
 ]
 Storage = Annotated[
     str | None,
-    typer.Option(
-        metavar="URI",
-        help="Storage of the job's checkpoints; default: checkpoint.storage in seamark.toml.",
-        show_default=False,
-    ),
+    text("URI", "Storage of the job's checkpoints; default: checkpoint.storage in seamark.toml."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "-v", "--verbose", count=True, callback=_log_to_stderr, is_eager=True, metavar="",
-        show_default=False, help="Log to stderr; -vv in detail.",
-    ),
-]  # fmt: skip
+_VERBOSE = {"count": True, "callback": _log_to_stderr, "is_eager": True}
+Verbose = Annotated[int, text("", "Log to stderr; -vv in detail.", "-v", "--verbose", **_VERBOSE)]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Holds the job's token; default: SEAMARK_TOKEN, or the file of the job's driver.",
-        show_default=False,
-    ),
+    text("FILE", "Holds the job's token; default: SEAMARK_TOKEN, or the file of the job's driver."),
 ]
 Timeout = Annotated[
     float,

@@ -9,6 +9,7 @@ import typer
 
 from seamark.cli import options
 from seamark.cli.exits import MISTAKE
+from seamark.cli.options import text
 from seamark.cli.terminal import reading
 from seamark.cli.visible import echo
 
@@ -114,10 +115,7 @@ def checkpoints(
     job: options.Job,
     storage: options.Storage = None,
     checkpoint_id: Annotated[
-        int | None,
-        typer.Option(
-            "--id", metavar="N", help="Show one checkpoint with its operators.", show_default=False
-        ),
+        int | None, text("N", "Show one checkpoint with its operators.", "--id")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in Flink's fields.")] = False,
     verbose: options.Verbose = 0,

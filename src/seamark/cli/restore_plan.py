@@ -7,12 +7,11 @@ from datetime import datetime, timezone
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from seamark.cli import options
 from seamark.cli.exits import MISTAKE, NOT_DONE
-from seamark.cli.terminal import say, size, stdout, time_of, waiting
+from seamark.cli.terminal import print_table, say, size, stdout, time_of, waiting
 
 _STYLES = {"mapped": "green", "new": "yellow", "dropped": "red"}
 
@@ -53,9 +52,7 @@ def _print(plan: dict[str, Any]) -> None:
                 else f"  {name:<14} {before[key]} → {after[key]}"
             )
         out.print(f"  claim mode     {plan['claim-mode']}")
-    _print_operators(plan)
-    _print_sources(plan)
-    _print_sinks(plan)
+    _print_parts(plan)
     for warning in plan["warnings"]:
         out.print(Text("warning: ", "yellow") + Text(warning, "default"), soft_wrap=True)
     for problem in plan["problems"]:
@@ -80,46 +77,40 @@ def _when(before: dict[str, Any]) -> str:
     return text
 
 
-def _print_operators(plan: dict[str, Any]) -> None:
-    if not plan["operators"]:
-        return
-    table = Table("operator", "type", "what becomes of it", "rows", "bytes")
-    for operator in plan["operators"]:
-        done = [
-            word for word in ("repartitioned", "converted", "evolved") if operator[word]
-        ]  # fmt: skip
-        note = {"new": "begins empty", "dropped": "its state is left out"}.get(operator["action"])
-        table.add_row(
-            _uid(operator),
-            operator["type"],
-            _action(operator["action"], note or ", ".join(done)),
-            f"{operator['rows']:,}" if operator["rows"] is not None else "",
-            size(operator["bytes"]) if operator["bytes"] is not None else "",
+def _print_parts(plan: dict[str, Any]) -> None:
+    if plan["operators"]:
+        print_table(
+            ("operator", "type", "what becomes of it", "rows", "bytes"),
+            map(_operator, plan["operators"]),
         )
-    stdout().print(table)
+    if plan["sources"]:
+        print_table(("source", "what becomes of it", "offset"), map(_source, plan["sources"]))
+    if plan["sinks"]:
+        columns = ("sink", "what becomes of it", "to commit", "left to the first job")
+        print_table(columns, map(_sink, plan["sinks"]))
 
 
-def _print_sources(plan: dict[str, Any]) -> None:
-    if not plan["sources"]:
-        return
-    table = Table("source", "what becomes of it", "offset")
-    for source in plan["sources"]:
-        note = {"new": "begins at its own starting offsets", "dropped": "is left out"}
-        offset = json.dumps(source["offset"]) if source["offset"] is not None else ""
-        table.add_row(
-            _uid(source), _action(source["action"], note.get(source["action"], "goes on")), offset
-        )
-    stdout().print(table)
+def _operator(operator: dict[str, Any]) -> tuple[str | Text, ...]:
+    done = [word for word in ("repartitioned", "converted", "evolved") if operator[word]]
+    note = {"new": "begins empty", "dropped": "its state is left out"}.get(operator["action"])
+    return (
+        _uid(operator),
+        operator["type"],
+        _action(operator["action"], note or ", ".join(done)),
+        f"{operator['rows']:,}" if operator["rows"] is not None else "",
+        size(operator["bytes"]) if operator["bytes"] is not None else "",
+    )
 
 
-def _print_sinks(plan: dict[str, Any]) -> None:
-    if not plan["sinks"]:
-        return
-    table = Table("sink", "what becomes of it", "to commit", "left to the first job")
-    for sink in plan["sinks"]:
-        action = _action(sink["action"], "") if sink["action"] else Text("written to")
-        table.add_row(sink["uid"], action, str(sink["commit"]), str(sink["abort"]))
-    stdout().print(table)
+def _source(source: dict[str, Any]) -> tuple[str | Text, ...]:
+    note = {"new": "begins at its own starting offsets", "dropped": "is left out"}
+    action = _action(source["action"], note.get(source["action"], "goes on"))
+    return _uid(source), action, "" if source["offset"] is None else json.dumps(source["offset"])
+
+
+def _sink(sink: dict[str, Any]) -> tuple[str | Text, ...]:
+    action = _action(sink["action"], "") if sink["action"] else Text("written to")
+    return sink["uid"], action, str(sink["commit"]), str(sink["abort"])
 
 
 def _action(action: str, note: str) -> Text:

@@ -10,6 +10,7 @@ import typer
 
 from seamark.cli import options
 from seamark.cli.exits import MISTAKE, NOT_DONE
+from seamark.cli.options import text
 from seamark.cli.restore_plan import show_plan
 from seamark.cli.terminal import say, suggest, waiting
 from seamark.cli.visible import echo
@@ -29,9 +30,7 @@ _SPARK = "Through spark-submit (any of these)"
 
 
 def _spark(name: str, help_: str, metavar: str = "TEXT") -> Any:
-    return typer.Option(
-        name, help=help_, metavar=metavar, rich_help_panel=_SPARK, show_default=False
-    )
+    return text(metavar, help_, name, rich_help_panel=_SPARK)
 
 
 _App = Annotated[
@@ -42,17 +41,10 @@ _Arguments = Annotated[
 ]
 _Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "-D", metavar="KEY=VALUE", help="Set e.g. checkpoint.interval=5s; may be repeated."
-    ),
+    text("KEY=VALUE", "Set e.g. checkpoint.interval=5s; may be repeated.", "-D"),
 ]
-_Restore = Annotated[
-    str | None,
-    typer.Option(
-        "-s", "--from-savepoint", metavar="PATH",
-        help="Start from a savepoint or a retained checkpoint.",
-    ),
-]  # fmt: skip
+_RESTORE = "Start from a savepoint or a retained checkpoint."
+_Restore = Annotated[str | None, text("PATH", _RESTORE, "-s", "--from-savepoint")]
 _DropState = Annotated[
     bool,
     typer.Option(
@@ -60,13 +52,8 @@ _DropState = Annotated[
         help="Drop the savepoint's state for uids missing from the program.",
     ),
 ]  # fmt: skip
-_Parallelism = Annotated[
-    int | None,
-    typer.Option(
-        "-p", "--parallelism", metavar="N", min=1, show_default=False,
-        help="State partitions; default: the savepoint's.",
-    ),
-]  # fmt: skip
+_PARALLELISM = "State partitions; default: the savepoint's."
+_Parallelism = Annotated[int | None, text("N", _PARALLELISM, "-p", "--parallelism", min=1)]
 _Claim = Annotated[
     ClaimMode | None,
     typer.Option(
@@ -83,23 +70,15 @@ _Detached = Annotated[
 ]
 _Log = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", show_default=False,
-        help="With -d: the program's output; default: a new file in ~/.seamark/logs.",
-    ),
-]  # fmt: skip
+    text("FILE", "With -d: the program's output; default: a new file in ~/.seamark/logs."),
+]
 _Json = Annotated[
     bool, typer.Option("--json", help="With -d or --plan: print the job, or the plan, as JSON.")
 ]
 _PyFiles = _spark("--py-files", "Python files and zips for the executors, by comma.")
 _Properties = _spark("--properties-file", "Instead of spark-defaults.conf.", "FILE")
-_Verbose = Annotated[
-    int,
-    typer.Option(
-        "-v", "--verbose", count=True, metavar="", show_default=False,
-        help="Log Seamark's work, a line an epoch, if the program sets up no logging.",
-    ),
-]  # fmt: skip
+_VERBOSE = "Log Seamark's work, a line an epoch, if the program sets up no logging."
+_Verbose = Annotated[int, text("", _VERBOSE, "-v", "--verbose", count=True)]
 
 
 def run(

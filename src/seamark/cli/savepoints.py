@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from seamark.cli import options
-from seamark.cli.terminal import say, size, stdout, suggest, writing
+from seamark.cli.terminal import print_table, say, size, suggest, writing
 from seamark.cli.visible import echo
 
 
@@ -56,7 +56,7 @@ def take(
     running = how.find("savepoint", job)
     say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
     with writing("Waiting for the savepoint") as show:
-        path = take_savepoint(running, directory, how.timeout, lambda: show(0, None), type_, show)
+        path = take_savepoint(running, directory, how.timeout, show, type_)
     echo(f"Savepoint completed. Path: {path}")
     suggest(f"seamark savepoint inspect {quote(path)}", f"seamark run -s {quote(path)} APP.PY")
 
@@ -66,8 +66,6 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
     """Show the content of a savepoint: operators with uid, rows and bytes of state; sources with
     their offsets; sinks with the transactions a restore commits."""
     import json
-
-    from rich.table import Table
 
     from seamark.operations.savepoints import open_savepoint
 
@@ -113,22 +111,19 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
         f"({savepoint.job_id}), epoch {savepoint.epoch}, state backend {savepoint.state_backend}"
         + (", drained: its windows were closed early" if savepoint.drained else "")
     )
-    table = Table("operator", "type", "rows", "bytes", "partitions")
-    for found in operators:
-        table.add_row(
-            str(found["uid"]), str(found["type"]),
-            "n/a" if found["rows"] is None else f"{found['rows']:,}",
-            size(float(str(found["bytes"]))), str(found["partitions"]),
-        )  # fmt: skip
-    stdout().print(table)
-    table = Table("source", "offset")
-    for one in sources:
-        table.add_row(str(one["uid"]), json.dumps(one["offset"]))
-    stdout().print(table)
-    table = Table("sink", "type", "transactions to commit", "their rows")
-    for sink in sinks:
-        table.add_row(*map(str, sink.values()))
-    stdout().print(table)
+    print_table(
+        ("operator", "type", "rows", "bytes", "partitions"),
+        (
+            (
+                o.uid, o.name, f"{o.rows:,}" if o.rows >= 0 else "n/a",
+                size(savepoint.bytes_of(o)), str(o.partitions),
+            )
+            for o in savepoint.operators
+        ),
+    )  # fmt: skip
+    print_table(("source", "offset"), ((s.uid, json.dumps(s.offset)) for s in savepoint.sources))
+    columns = ("sink", "type", "transactions to commit", "their rows")
+    print_table(columns, (map(str, sink.values()) for sink in sinks))
 
 
 @app.command()
@@ -142,8 +137,6 @@ def diff(
     import json
     from dataclasses import asdict
 
-    from rich.table import Table
-
     from seamark.operations.savepoints import open_savepoint
     from seamark.savepoints.edit.diff import diff as compare
 
@@ -154,13 +147,16 @@ def diff(
     if not found:
         echo("The savepoints hold the same.")
         return
-    table = Table("part", "uid", "what", "A", "B")
-    for one in found:
-        values = (
-            value if isinstance(value, str) else json.dumps(value) for value in (one.old, one.new)
-        )
-        table.add_row(one.part, one.uid, one.what, *values)
-    stdout().print(table)
+    print_table(
+        ("part", "uid", "what", "A", "B"),
+        (
+            (one.part, one.uid, one.what, *(
+                value if isinstance(value, str) else json.dumps(value)
+                for value in (one.old, one.new)
+            ))
+            for one in found
+        ),
+    )  # fmt: skip
 
 
 @app.command()

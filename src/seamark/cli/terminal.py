@@ -6,12 +6,14 @@ A pipe gets plain lines: no colours, no spinner, and tables in their full width.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from seamark.cli.visible import visible
@@ -56,6 +58,16 @@ def suggest(*commands: str) -> None:
     for number, command in enumerate(commands):
         stderr().print(Text("Next:  " if not number else "       ") + Text(command, "bold"),
                        soft_wrap=True)  # fmt: skip
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Iterable[RenderableType]], **form: Any
+) -> None:
+    """Print a table on stdout; `form` goes to `Table`."""
+    table = Table(*columns, **form)
+    for row in rows:
+        table.add_row(*row)
+    stdout().print(table)
 
 
 @contextmanager

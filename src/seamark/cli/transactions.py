@@ -10,7 +10,7 @@ import typer
 
 from seamark.cli import options
 from seamark.cli.options import text
-from seamark.cli.terminal import ago, say, stdout, suggest, time_of, waiting
+from seamark.cli.terminal import ago, print_table, say, suggest, time_of, waiting
 from seamark.cli.visible import echo
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ _BEFORE_THE_PROGRAM = {"allow_interspersed_args": False}
 Transactions = Annotated[
     list[str] | None,
     text("NAME", "A transaction, as `list` names it; may be repeated.", "--transaction", "-t"),
+]
+All = Annotated[
+    bool, typer.Option("--all-lingering", help="All that the job's next start would end so.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Also where the job's records say otherwise.")]
 
@@ -102,58 +105,42 @@ def show(transactions: Transactions = None, *, of: ProgramAsked) -> None:
         _show(one)
 
 
-@app.command("commit", context_settings=_BEFORE_THE_PROGRAM)
-@options.spread
-def commit(
-    transactions: Transactions = None,
-    all_lingering: Annotated[
-        bool, typer.Option("--all-lingering", help="All that must be committed.")
-    ] = False,
-    force: Force = False,
-    *,
-    of: ProgramAsked,
-) -> None:
-    """Commit open transactions whose epoch is decided, as the job's next start would."""
-    _end("commit", of, transactions, all_lingering=all_lingering, force=force)
+def _add_ending(verb: str, description: str) -> None:
+    @app.command(verb, help=description, context_settings=_BEFORE_THE_PROGRAM)
+    @options.spread
+    def end(
+        transactions: Transactions = None,
+        all_lingering: All = False,
+        force: Force = False,
+        *,
+        of: ProgramAsked,
+    ) -> None:
+        from seamark.operations import transactions as ending
+
+        if bool(transactions) == all_lingering:
+            raise typer.BadParameter("name transactions with -t, or give --all-lingering")
+        if all_lingering and force:
+            raise typer.BadParameter("--force is for transactions named with -t")
+        with waiting(f"Asking the sinks of {of.app_path} to {verb}"):
+            done = ending.end(of.program, verb, transactions or (), force=force)
+        if of.as_json:
+            options.echo_json(done)
+            return
+        what = {"commit": "committed", "abort": "aborted"}[verb]
+        for one in done:
+            echo(f"{what}  {one['sink']}  epoch {_epoch(one)}  {one['transaction']}")
+        if not done:
+            say(f"Nothing to be {what}.")
 
 
-@app.command("abort", context_settings=_BEFORE_THE_PROGRAM)
-@options.spread
-def abort(
-    transactions: Transactions = None,
-    all_lingering: Annotated[
-        bool, typer.Option("--all-lingering", help="All that are safe to abort.")
-    ] = False,
-    force: Force = False,
-    *,
-    of: ProgramAsked,
-) -> None:
-    """Abort open transactions of no decided epoch, as the job's next start would.
-
-    Takes the job over from its older drivers first: a sleeping driver stops when it wakes.
-    """
-    _end("abort", of, transactions, all_lingering=all_lingering, force=force)
-
-
-def _end(
-    verb: str, of: ProgramAsked, transactions: list[str] | None, *, all_lingering: bool, force: bool
-) -> None:
-    from seamark.operations.transactions import end
-
-    if bool(transactions) == all_lingering:
-        raise typer.BadParameter("name transactions with -t, or give --all-lingering")
-    if all_lingering and force:
-        raise typer.BadParameter("--force is for transactions named with -t")
-    with waiting(f"Asking the sinks of {of.app_path} to {verb}"):
-        done = end(of.program, verb, transactions or (), force=force)
-    what = {"commit": "committed", "abort": "aborted"}[verb]
-    if of.as_json:
-        options.echo_json(done)
-        return
-    for one in done:
-        echo(f"{what}  {one['sink']}  epoch {_epoch(one)}  {one['transaction']}")
-    if not done:
-        say(f"Nothing to be {what}.")
+_add_ending(
+    "commit", "Commit open transactions whose epoch is decided, as the job's next start would."
+)
+_add_ending(
+    "abort",
+    "Abort open transactions of no decided epoch, as the job's next start would.\n\n"
+    "Takes the job over from its older drivers first: a sleeping driver stops when it wakes.",
+)
 
 
 @app.command("accept-loss", context_settings=_BEFORE_THE_PROGRAM)
@@ -194,24 +181,24 @@ def accept_loss(
 
 
 def _table(found: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("sink", "epoch", "generation", "age", "times out in", "verdict", "holds up",
-                  "transaction", box=None, pad_edge=False)  # fmt: skip
-    for one in found:
+    columns = ("sink", "epoch", "generation", "age", "times out in", "verdict", "holds up")
+
+    def row(one: dict[str, Any]) -> tuple[str | Text, ...]:
         held = sum(place["rows"] for place in one["held-up"])
-        table.add_row(
-            Text(one["sink"]),
+        return (
+            one["sink"],
             _epoch(one),
             str(one["generation"]),
             _length(one["age"]),
             _length(one["time-left"]),
             Text(one["verdict"], _STYLES.get(one["verdict"], "")),
             f"{held} rows in {len(one['held-up'])}" if one["held-up"] else "",
-            Text(one["transaction"]),
+            one["transaction"],
         )
-    stdout().print(table)
+
+    print_table((*columns, "transaction"), map(row, found), box=None, pad_edge=False)
 
 
 def _show(one: dict[str, Any]) -> None:

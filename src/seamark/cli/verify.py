@@ -8,56 +8,34 @@ from typing import Annotated
 import typer
 
 from seamark.cli.exits import BROKEN
+from seamark.cli.options import text
 from seamark.cli.terminal import say, suggest
 from seamark.cli.visible import echo
 
 _App = Annotated[
     Path | None,
-    typer.Option(
-        "--app", metavar="APP.PY", show_default=False,
-        help="Your own program; docs/verification.md says what it must do.",
-    ),
-]  # fmt: skip
-_Workload = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", show_default="kafka-to-kafka",
-        help="Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows.",
-    ),
-]  # fmt: skip
-_Faults = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LIST", show_default="all that can be had",
-        help="Some of driver,executor,python-worker,broker,database,connection,pause,disk-full.",
-    ),
-]  # fmt: skip
-_Id = Annotated[
-    str,
-    typer.Option("--id", metavar="NAME", help="With --app: the column or field of the number."),
+    text("APP.PY", "Your own program; docs/verification.md says what it must do.", "--app"),
 ]
-_Row = Annotated[
-    str | None,
-    typer.Option(
-        metavar="JSON", show_default='{"<id>": {n}}',
-        help="With --app: an input row; {n} is its number, {k} its key's, {ms} its event time.",
-    ),
-]  # fmt: skip
+_JOBS = "Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows."
+_Workload = Annotated[str | None, text("NAME", _JOBS, shown="kafka-to-kafka")]
+_FAULTS = "Some of driver,executor,python-worker,broker,database,connection,pause,disk-full."
+_Faults = Annotated[str | None, text("LIST", _FAULTS, shown="all that can be had")]
+_Id = Annotated[
+    str, text("NAME", "With --app: the column or field of the number.", "--id", shown=True)
+]
+_ROW = "With --app: an input row; {n} is its number, {k} its key's, {ms} its event time."
+_Row = Annotated[str | None, text("JSON", _ROW, shown='{"<id>": {n}}')]
 _Kafka = Annotated[
     str | None,
-    typer.Option(
-        metavar="HOST:PORT", show_default=False,
-        help="With --app: the program's Kafka, for tests alone: rows are written to its topics. "
+    text(
+        "HOST:PORT",
+        "With --app: the program's Kafka, for tests alone: rows are written to its topics. "
         "Default: one is started, at $SEAMARK_VERIFY_KAFKA.",
     ),
-]  # fmt: skip
+]
 _Postgres = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", show_default=False,
-        help="With --app: the same for PostgreSQL, and $SEAMARK_VERIFY_POSTGRES.",
-    ),
-]  # fmt: skip
+    str | None, text("URL", "With --app: the same for PostgreSQL, and $SEAMARK_VERIFY_POSTGRES.")
+]
 
 
 def verify(
@@ -71,6 +49,12 @@ def verify(
     seed: Annotated[
         int | None, typer.Option(show_default="a new one", help="Repeats a plan of faults.")
     ] = None,
+    brokers: Annotated[
+        int, typer.Option(metavar="1|3", help="Kafka brokers; one at a time is killed.")
+    ] = 1,
+    stop_at_first: Annotated[
+        bool, typer.Option("--stop-at-first", help="The first anomaly or failure ends the run.")
+    ] = False,
     report: Annotated[
         Path, typer.Option(metavar="FILE", dir_okay=False, help="The report, as HTML.")
     ] = Path("seamark-verify.html"),
@@ -95,6 +79,8 @@ def verify(
 
     if app is not None and workload is not None:
         raise typer.BadParameter("--app and --workload exclude each other")
+    if kafka is not None and brokers != 1:
+        raise typer.BadParameter("--brokers counts those started here, and --kafka names others")
     under_test = None
     if app is not None:
         under_test = AppUnderTest(
@@ -102,7 +88,7 @@ def verify(
         )
     elif arguments or kafka or postgres or row or unordered:
         raise typer.BadParameter("ARGS, --kafka, --postgres, --row and --unordered go with --app")
-    asked = Verification(workload, under_test, faults, minutes, seed)
+    asked = Verification(workload, under_test, faults, minutes, seed, brokers, stop_at_first)
     outcome, directory = run(asked, say)
     report.write_text(page(outcome), encoding="utf-8")
     say(f"report  {report}")

@@ -65,7 +65,6 @@ class SelectiveWriter(CommittingWriter[C_co], Protocol[C_co]):
         the commit. Raises for a fault of no single row (the system is away, the table is gone);
         then the epoch fails. An attempt without an accepted row prepares no transaction.
         """
-        ...
 
 
 @runtime_checkable
@@ -74,7 +73,6 @@ class SelectiveSink(Protocol):
 
     def create_selective_writer(self, context: WriterContext) -> SelectiveWriter[Any]:
         """Return the writer; called instead of `create_writer`, once per attempt of a task."""
-        ...
 
 
 @runtime_checkable
@@ -87,7 +85,6 @@ class DeadLetterFormat(Protocol):
         Called first with no rows, when the job is built; raises ConfigurationError there if this
         sink, as configured, cannot take dead letters. Later called in tasks, before each `write`.
         """
-        ...
 
 
 def dead_letters_as_json(letters: pa.RecordBatch) -> list[str]:

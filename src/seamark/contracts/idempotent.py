@@ -42,7 +42,6 @@ class IdempotentSink(TwoPhaseCommitSink[Any]):
 
         Called in the driver, at each start of the job. Then no older writer may change anything.
         """
-        ...
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter[Any]:
@@ -54,7 +53,6 @@ class IdempotentSink(TwoPhaseCommitSink[Any]):
         write the system should compare `generation`, then `epoch`, then (for a partition) `attempt`
         with the newest it has seen, and refuse older ones.
         """
-        ...
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: there is no transaction."""

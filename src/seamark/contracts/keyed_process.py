@@ -21,15 +21,12 @@ class StateHandle(Protocol):
 
     def getValueState(self, stateName: str, schema: Any) -> Any:  # noqa: N802, N803
         """Return a value state: ``exists()``, ``get()``, ``update(tuple)``, ``clear()``."""
-        ...
 
     def getListState(self, stateName: str, schema: Any) -> Any:  # noqa: N802, N803
         """Return Spark's `ListState`."""
-        ...
 
     def getMapState(self, stateName: str, userKeySchema: Any, valueSchema: Any) -> Any:  # noqa: N802, N803
         """Return Spark's `MapState`."""
-        ...
 
 
 class KeyedContext(Protocol):
@@ -38,30 +35,24 @@ class KeyedContext(Protocol):
     @property
     def key(self) -> tuple[Any, ...]:
         """The values of the key columns."""
-        ...
 
     @property
     def current_watermark(self) -> int:
         """The watermark; time mode ``"EventTime"`` alone, 0 before the first."""
-        ...
 
     @property
     def current_processing_time(self) -> int:
         """The start of the epoch. An epoch that runs again keeps its first start."""
-        ...
 
     def register_timer(self, timestamp_ms: int) -> None:
         """Call `on_timer` once the time of the time mode is past `timestamp_ms`. In `on_timer`, the
         timer that fires cannot be registered again for the same time."""
-        ...
 
     def delete_timer(self, timestamp_ms: int) -> None:
         """Remove a timer of this key; no timer at this time is no error."""
-        ...
 
     def list_timers(self) -> Sequence[int]:
         """Return the timers of this key, in order."""
-        ...
 
 
 class KeyedProcessFunction(ABC):

@@ -31,12 +31,10 @@ class AccountableWriter(Protocol):
 
     def last_targets(self) -> Targets | None:
         """Return the targets of the rows taken by the last `write`; None if not known."""
-        ...
 
     def as_found(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows as `ReadableSink.read_back` gives them. Other writers' rows are found as
         they were written."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -81,4 +79,3 @@ class ReadableSink(Protocol):
         Raises UserError if the target cannot be compared with the rows as written, and why;
         OperationFailedError if it does not answer.
         """
-        ...

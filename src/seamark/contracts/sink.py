@@ -33,7 +33,6 @@ class Committable(Protocol):
     @property
     def handle(self) -> str:
         """The transaction's id in the external system, unique among this sink's open ones."""
-        ...
 
 
 C = TypeVar("C", bound=Committable)
@@ -124,7 +123,6 @@ class CommittingWriter(Protocol[C_co]):
         May block for back-pressure, with a deadline. Raises WriteRefusedError for a refused row.
         The batch's buffers are valid only until the call returns.
         """
-        ...
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[C_co]:
@@ -133,7 +131,6 @@ class CommittingWriter(Protocol[C_co]):
         On return every row is durable and still invisible, and survives kill -9 of this process and
         of the server. Called at most once, after the last `write`.
         """
-        ...
 
     @abstractmethod
     def abort(self) -> None:
@@ -141,7 +138,6 @@ class CommittingWriter(Protocol[C_co]):
 
         Best effort: the driver finds and aborts lingering transactions. Must not raise or hang.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -166,17 +162,14 @@ class Committer(Protocol[C]):
 
         Takes ownership of the transaction prefix, if the system needs one, until `close`.
         """
-        ...
 
     @abstractmethod
     def commit(self, committables: Sequence[C]) -> Sequence[CommitOutcome]:
         """Make the transactions visible: called after the decision, and again at recovery."""
-        ...
 
     @abstractmethod
     def abort(self, committables: Sequence[C]) -> Sequence[AbortOutcome]:
         """Roll the transactions back, provably: after ABORTED a late commit must fail."""
-        ...
 
     @abstractmethod
     def list_lingering(self) -> Iterable[Lingering[C]]:
@@ -184,12 +177,10 @@ class Committer(Protocol[C]):
 
         Raises AbortFailedError if the system does not answer within seconds.
         """
-        ...
 
     @abstractmethod
     def close(self) -> None:
         """Release sockets, threads and the prefix. Called once; the committer is not used again."""
-        ...
 
 
 @runtime_checkable
@@ -238,7 +229,6 @@ class TwoPhaseCommitSink(Protocol[C]):
     @abstractmethod
     def describe(self) -> str:
         """Return one short line for people, e.g. ``Kafka topic orders``; never a secret."""
-        ...
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """Return Spark SQL expressions from the declared DataFrame to the columns for `write`.
@@ -251,27 +241,22 @@ class TwoPhaseCommitSink(Protocol[C]):
     @abstractmethod
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check this configuration against the job's, at the start of the run, without any I/O."""
-        ...
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter[C]:
         """Return a writer; called in an executor task, once per attempt and epoch."""
-        ...
 
     @abstractmethod
     def create_committer(self, context: SinkContext) -> Committer[C]:
         """Return the committer; called in the driver, once per run, before `preflight`."""
-        ...
 
     @abstractmethod
     def dump(self, committable: C) -> bytes:
         """Serialise: self-describing, with a version; never pickle."""
-        ...
 
     @abstractmethod
     def load(self, data: bytes) -> C:
         """Read the bytes of this or an older version's `dump`; raises CorruptRecordError."""
-        ...
 
 
 # --- optional parts
@@ -287,7 +272,6 @@ class InspectedSink(Protocol):
         Called in the driver's process, maybe while the job runs elsewhere; returns within tens of
         seconds, with a finding if the system does not answer. `context.generation` is 0.
         """
-        ...
 
 
 @dataclass(frozen=True)
@@ -323,4 +307,3 @@ class DescribesTransactions(Protocol[C_contra]):
 
         Raises AbortFailedError if the system does not answer within seconds.
         """
-        ...

@@ -24,20 +24,16 @@ class Source(Protocol):
     @property
     def replayable(self) -> bool:
         """Whether the rows between two recorded offsets can be read again after a failure."""
-        ...
 
     @property
     def bounded(self) -> bool:
         """Whether the source ends by itself; a job of bounded sources alone ends with them."""
-        ...
 
     def describe(self) -> str:
         """Return one short line for people, e.g. ``Kafka topics clicks``; never a secret."""
-        ...
 
     def reader(self) -> StreamReader:
         """Return the stream for Spark to read. Called once, when the source is added to a job."""
-        ...
 
 
 class OffsetCommitter(Protocol):
@@ -54,11 +50,9 @@ class OffsetCommitter(Protocol):
         `end_offset` is the source's entry in Spark's offset log, as parsed JSON. Called after each
         checkpoint, at most once a second, with the newest.
         """
-        ...
 
     def close(self) -> None:
         """Called once, at the run's end."""
-        ...
 
 
 @runtime_checkable
@@ -71,7 +65,6 @@ class CommitsOffsets(Protocol):
         `jvm` is Spark's, by py4j, with Spark's own client of the system. Called once a run, in the
         committer's thread.
         """
-        ...
 
 
 @runtime_checkable
@@ -84,4 +77,3 @@ class InspectedSource(Protocol):
         `jvm` is Spark's, by py4j, with Spark's own client of the system. The job may be down for
         `tolerated_downtime_s`, and must then find its rows. Returns within tens of seconds.
         """
-        ...

@@ -58,7 +58,6 @@ class SpooledSink(Protocol):
         Each line begins with the file's path. Called in the driver before the job starts, for a
         decided epoch without a committed record; changes nothing. Raises OSError without an answer.
         """
-        ...
 
     def find_unsent(self, committables: Sequence[Any], context: SinkContext) -> Mapping[str, str]:
         """Return one epoch's spool files with rows not known to be at the target.
@@ -67,7 +66,6 @@ class SpooledSink(Protocol):
         Called for a savepoint, while a commit of the epoch is under way; changes nothing. Raises
         OSError when the storage does not answer.
         """
-        ...
 
 
 def spool_directory(sink_uid: str) -> str:

@@ -55,4 +55,3 @@ class Sender(Protocol):
         `send_timeout` fails the job too. It cannot be interrupted and may still send after the job
         is started again, so give each request a time-out of its own.
         """
-        ...

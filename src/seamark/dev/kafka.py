@@ -22,7 +22,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
@@ -39,12 +39,11 @@ class LocalKafka(LocalServers):
 
     - `directory`: the place of the data. `stop` keeps it, and a later `LocalKafka` on it uses the
       data again, with the same ports. None is a temporary directory, removed by `stop`.
-    - `heap`: each JVM's `-Xmx`; None is 512m for one broker, 300m for three.
     - `overrides`: broker settings that replace those below.
     - `listeners`: further listeners, each with a port of its own: name to security protocol, e.g.
       ``{"SECURE": "SASL_SSL"}``; `overrides` has their certificates and mechanisms.
-    - `advertised`: the port told to clients of a listener instead of its own, of a proxy in front
-      of a single broker: ``{"PROXIED": 23456}``.
+    - `advertised`: the ports told to clients of a listener instead of its own, of a proxy in front
+      of each broker: ``{"PROXIED": [23456]}``.
 
     Node numbers go from 1 to `brokers`.
 
@@ -55,21 +54,21 @@ class LocalKafka(LocalServers):
         self,
         brokers: int = 1,
         directory: str | Path | None = None,
-        heap: str | None = None,
         overrides: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
-        advertised: Mapping[str, int] | None = None,
+        advertised: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         if brokers not in (1, 3):
             raise ConfigurationError(f"LocalKafka: brokers is {brokers!r}; give 1 or 3")
         self.brokers = brokers
-        self._heap = heap or ("512m" if brokers == 1 else "300m")
+        self._heap = "512m" if brokers == 1 else "300m"
         self._overrides = dict(overrides or {})
         self._listeners = dict(listeners or {})
         self._advertised = dict(advertised or {})
         self._ports: list[int] = []
         self._temporary = directory is None
-        self._directory = Path(directory or tempfile.mkdtemp(prefix="seamark-kafka-")).absolute()
+        self.directory = Path(directory or tempfile.mkdtemp(prefix="seamark-kafka-")).absolute()
+        """The place of the cluster's data and each broker's log (`node-<i>/broker.log`)."""
         self._nodes: dict[int, _Node] = {}
 
     @property
@@ -81,11 +80,6 @@ class LocalKafka(LocalServers):
         """All brokers' addresses of one of the further `listeners`; known after `start`."""
         number = list(self._listeners).index(listener)
         return ",".join(f"127.0.0.1:{self._ports_of(i)[2 + number]}" for i in self._numbers())
-
-    @property
-    def directory(self) -> Path:
-        """The place of the cluster's data and each broker's log (`node-<i>/broker.log`)."""
-        return self._directory
 
     def pid(self, broker: int) -> int:
         """Return the process id of `broker`'s JVM, dead or alive."""
@@ -104,7 +98,7 @@ class LocalKafka(LocalServers):
         controllers = ",".join(f"{i}@127.0.0.1:{self._ports_of(i)[1]}" for i in self._numbers())
         for i in self._numbers():
             port = self._ports_of(i)[0]
-            directory = self._directory / f"node-{i}"
+            directory = self.directory / f"node-{i}"
             self._nodes[i] = _Node(i, directory, port, self._heap, java, jars)
             self._nodes[i].write_settings(self._settings(i, controllers))
         try:
@@ -167,7 +161,7 @@ class LocalKafka(LocalServers):
         for node in nodes:
             node.kill()
         if self._temporary:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def _numbers(self) -> range:
         return range(1, self.brokers + 1)
@@ -182,17 +176,17 @@ class LocalKafka(LocalServers):
     def _identity(self) -> tuple[str, list[int]]:
         """Return the cluster id and the ports (client, controller, further listeners, node by
         node): the directory's, or new ones."""
-        path = self._directory / "cluster.json"
+        path = self.directory / "cluster.json"
         if not path.exists():
             # Kafka's own form of an id: 16 bytes in URL-safe Base64, which must not begin with "-".
             cluster_id = "T" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
             record = {"cluster_id": cluster_id, "ports": free_ports(self._per_node * self.brokers)}
             path.write_text(json.dumps(record))
         record = json.loads(path.read_text())
         if len(record["ports"]) != self._per_node * self.brokers:
             raise ConfigurationError(
-                f"{self._directory} holds a cluster of {len(record['ports']) // self._per_node} "
+                f"{self.directory} holds a cluster of {len(record['ports']) // self._per_node} "
                 f"brokers, not {self.brokers}; ask for as many, or name another directory"
             )
         return record["cluster_id"], record["ports"]
@@ -209,7 +203,7 @@ class LocalKafka(LocalServers):
         names = ["PLAINTEXT", *self._listeners]
         ports = dict(zip(names, [port, *further], strict=True))
         clients = [f"{name}://127.0.0.1:{at}" for name, at in ports.items()]
-        told = {**ports, **self._advertised}
+        told = ports | {name: at[number - 1] for name, at in self._advertised.items()}
         protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         replicas, in_sync = ("3", "2") if self.brokers == 3 else ("1", "1")
         return {
@@ -221,7 +215,7 @@ class LocalKafka(LocalServers):
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": str(self._directory / f"node-{number}" / "data"),
+            "log.dirs": str(self.directory / f"node-{number}" / "data"),
             "default.replication.factor": replicas,
             "min.insync.replicas": in_sync,
             "offsets.topic.replication.factor": replicas,

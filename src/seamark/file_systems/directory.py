@@ -56,33 +56,27 @@ class Directory(Protocol):
     @property
     def uri(self) -> str:
         """The directory, as a local path or a URI; it never holds a secret."""
-        ...
 
     def create(self, path: str) -> NewFile:
         """Begin a new file; put something random in its name.
 
         A taken name raises FileExistsError; but on S3 the newer file replaces the older one.
         """
-        ...
 
     def open(self, path: str) -> BinaryIO:
         """Return a whole file for reading from its beginning; the caller closes it."""
-        ...
 
     def size(self, path: str) -> int | None:
         """Return a file's bytes, None if there is no such file."""
-        ...
 
     def list(self, path: str = "") -> dict[str, int]:
         """Return every file below `path`, at any depth, with its bytes; {} if there is none.
 
         On local disks and HDFS, files still being written are included.
         """
-        ...
 
     def delete(self, path: str) -> None:
         """Delete a file; a missing one is fine."""
-        ...
 
 
 class RenamingDirectory(Directory, Protocol):
@@ -90,15 +84,12 @@ class RenamingDirectory(Directory, Protocol):
 
     def rename(self, path: str, to: str) -> None:
         """Move a file to a free name. Raises FileNotFoundError if `path` is gone."""
-        ...
 
     def sync(self, paths: Iterable[str]) -> None:
         """Make earlier renames and deletions of these names durable, of interrupted calls too."""
-        ...
 
     def prune(self, path: str, below: str) -> None:
         """Remove empty directories, from the parent of `path` up to, and without, `below`.
 
         Best effort: never raises.
         """
-        ...

@@ -43,17 +43,12 @@ class HdfsDirectory:
     """See `Directory` and `RenamingDirectory`."""
 
     def __init__(self, uri: str, settings: HadoopSettings) -> None:
-        self._uri = uri.rstrip("/")
-        host, _, path = self._uri.removeprefix("hdfs://").partition("/")
+        self.uri = uri.rstrip("/")
+        host, _, path = self.uri.removeprefix("hdfs://").partition("/")
         self._root = f"/{path}"
         self._config = client_settings(settings)
         self._url = f"hdfs://{host}" if host else self._config.get("fs.defaultFS")
         _library()
-
-    @property
-    def uri(self) -> str:
-        """The URI."""
-        return self._uri
 
     @property
     def _client(self) -> Any:
@@ -61,7 +56,7 @@ class HdfsDirectory:
 
     def create(self, path: str) -> _HdfsFile:
         """Begin a new file."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             raw = _call(
                 self._client.create, self._at(path), _library().WriteOptions(overwrite=False)
             )
@@ -69,14 +64,14 @@ class HdfsDirectory:
 
     def open(self, path: str) -> BinaryIO:
         """Return a file for reading."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             raw = _call(self._client.read, self._at(path))
         return io.BufferedReader(_Reading(raw, path), BUFFER_BYTES)
 
     def size(self, path: str) -> int | None:
         """Return a file's bytes."""
         try:
-            with _os_errors(f"{self._uri}/{path}"):
+            with _os_errors(f"{self.uri}/{path}"):
                 return int(_call(self._client.get_file_info, self._at(path)).length)
         except FileNotFoundError:
             return None
@@ -84,7 +79,7 @@ class HdfsDirectory:
     def list(self, path: str = "") -> dict[str, int]:
         """Return all files below `path`."""
         try:
-            with _os_errors(f"{self._uri}/{path}"):
+            with _os_errors(f"{self.uri}/{path}"):
                 found = _call(
                     lambda: list(self._client.list_status(self._at(path), recursive=True))
                 )
@@ -95,12 +90,12 @@ class HdfsDirectory:
 
     def delete(self, path: str) -> None:
         """Delete a file."""
-        with contextlib.suppress(FileNotFoundError), _os_errors(f"{self._uri}/{path}"):
+        with contextlib.suppress(FileNotFoundError), _os_errors(f"{self.uri}/{path}"):
             _call(self._client.delete, self._at(path), False)
 
     def rename(self, path: str, to: str) -> None:
         """Move a file."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             target = self._at(to)
             _call(self._client.mkdirs, target.rpartition("/")[0], 0o755, True)
             _call(self._client.rename, self._at(path), target, False)
@@ -111,7 +106,7 @@ class HdfsDirectory:
     def prune(self, path: str, below: str) -> None:
         """Remove empty directories: the NameNode refuses the others."""
         directory = path.rpartition("/")[0]
-        with contextlib.suppress(OSError), _os_errors(f"{self._uri}/{path}"):
+        with contextlib.suppress(OSError), _os_errors(f"{self.uri}/{path}"):
             while directory.startswith(f"{below}/"):
                 _call(self._client.delete, self._at(directory), False)
                 directory = directory.rpartition("/")[0]

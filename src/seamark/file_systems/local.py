@@ -57,11 +57,7 @@ class LocalDirectory:
 
     def __init__(self, path: str) -> None:
         self._root = Path(path)
-
-    @property
-    def uri(self) -> str:
-        """The path."""
-        return str(self._root)
+        self.uri = str(self._root)
 
     def create(self, path: str) -> _LocalFile:
         """Begin a new file."""

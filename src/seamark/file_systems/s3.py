@@ -39,15 +39,10 @@ class S3Directory:
     """See `Directory`."""
 
     def __init__(self, uri: str, settings: HadoopSettings) -> None:
-        self._uri = uri.rstrip("/")
-        self._bucket, _, self._prefix = self._uri.partition("://")[2].partition("/")
+        self.uri = uri.rstrip("/")
+        self._bucket, _, self._prefix = self.uri.partition("://")[2].partition("/")
         self._options = S3Options.of(self._bucket, settings)
         _boto3()
-
-    @property
-    def uri(self) -> str:
-        """The URI."""
-        return self._uri
 
     def create(self, path: str) -> _S3File:
         """Begin a new object."""
@@ -86,7 +81,7 @@ class S3Directory:
 
         Tried once. After a ConnectionError (no answer, or busy) the upload may have begun.
         """
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             answer = _client(self._options, tries=1).create_multipart_upload(
                 Bucket=self._bucket, Key=self._key(path), **self._encryption()
             )
@@ -130,11 +125,11 @@ class S3Directory:
         return {**given, "SSEKMSKeyId": key} if key and "kms" in algorithm else given
 
     def _call(self, path: str, operation: str, **arguments: Any) -> Any:
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             return getattr(_client(self._options), operation)(Bucket=self._bucket, **arguments)
 
     def _pages(self, path: str, operation: str, **arguments: Any) -> Iterator[Any]:
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             pages = _client(self._options).get_paginator(operation)
             yield from pages.paginate(Bucket=self._bucket, **arguments)
 

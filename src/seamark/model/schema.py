@@ -16,6 +16,7 @@ class Column:
 Schema = tuple[Column, ...]
 
 
-def quoted(name: str) -> str:
-    """Return `name` as a Spark SQL identifier, whatever characters it holds."""
-    return "`" + name.replace("`", "``") + "`"
+def quoted(*names: str) -> str:
+    """Return a name as an identifier of Spark's SQL and MySQL's, whatever characters it holds:
+    ``quoted("db", "t")`` is ``db.t``."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)

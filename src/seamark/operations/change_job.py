@@ -1,28 +1,24 @@
 """`seamark checkpoint`, `savepoint`, `stop` and `cancel`: requests to a running job.
 
-Each function returns when the job has done its work. It calls `tick` now and then, for a spinner.
+Each function returns when the job has done its work. It calls `tick` now and then, for a spinner:
+with a savepoint's bytes written so far and expected, else with 0 and None.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.job_state import JobState
-from seamark.operations.driver_client import POLL_S, DriverClient, RunningJob
+from seamark.operations.driver_client import POLL_S, DriverClient, RunningJob, Tick
 from seamark.runtime import registry
 from seamark.runtime.checkpoint_history import jobs_in, read_history
 from seamark.runtime.registry import RegisteredJob
 
 RECORDED_S = 10.0
 """How long recording a job's end may take after its driver has fallen silent."""
-
-Tick = Callable[[], None]
-Progress = Callable[[int, int], None]
-"""Called with a savepoint's bytes written so far, and its expected bytes."""
 
 
 def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[str, Any]:
@@ -39,12 +35,7 @@ def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[s
 
 
 def take_savepoint(
-    running: RunningJob,
-    directory: str | None,
-    timeout_s: float,
-    tick: Tick,
-    type_: str = "canonical",
-    progress: Progress | None = None,
+    running: RunningJob, directory: str | None, timeout_s: float, tick: Tick, type_: str
 ) -> str:
     """Let the job write a savepoint of type ``canonical`` or ``native``; return its path.
 
@@ -52,8 +43,7 @@ def take_savepoint(
     OperationFailedError if the savepoint failed, or is not whole after `timeout_s`.
     """
     body = {"target-directory": directory, "formatType": type_.upper()}
-    how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
-    done = _perform(running, "savepoint", "/savepoints", **how)
+    done = _perform(running, "savepoint", "/savepoints", body=body, timeout_s=timeout_s, tick=tick)
     return running.driver.part(done, "location", str)
 
 
@@ -62,10 +52,9 @@ def stop_with_savepoint(
     directory: str | None,
     timeout_s: float,
     tick: Tick,
-    type_: str = "canonical",
-    progress: Progress | None = None,
+    type_: str,
     *,
-    drain: bool = False,
+    drain: bool,
 ) -> str:
     """End the job with a savepoint; return the savepoint's path when the job has ended.
 
@@ -73,7 +62,7 @@ def stop_with_savepoint(
     OperationFailedError if the savepoint or the end failed: without the savepoint the job goes on.
     """
     body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
-    how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
+    how = {"body": body, "timeout_s": timeout_s, "tick": tick}
     done = _perform(running, "stop", "/stop", answers_at="/savepoints", **how)
     path = running.driver.part(done, "location", str)
     try:
@@ -113,7 +102,7 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
                 f"is still being cancelled; wait longer with --timeout, or look with: seamark "
                 f"info {running.job.name}"
             )
-        tick()
+        tick(0, None)
         time.sleep(POLL_S)
     if (last := _await_end(running, tick)) is None and running.job.directory not in jobs_in(
         running.storage
@@ -149,7 +138,7 @@ def _await_end(running: RunningJob, tick: Tick) -> RegisteredJob | None:
             return None
         if found.state.is_terminal or found.started_at != running.job.started_at:
             return found
-        tick()
+        tick(0, None)
         time.sleep(POLL_S)
     return None
 

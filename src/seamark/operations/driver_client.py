@@ -88,11 +88,8 @@ BUSY_TRIES = 20
 """How often a request is sent while the driver refuses it as busy."""
 _BUSY = (429, 503)
 T = TypeVar("T")
+Tick = Callable[[int, int | None], None]
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-class NotThereError(UserError):
-    """The driver answered 404: it runs another job, or is of an older version."""
 
 
 class DriverClient:
@@ -122,13 +119,6 @@ class DriverClient:
             f"{json.dumps(answer)[:SHOWN]}"
         )
 
-    def find(self, path: str) -> Any:
-        """Return the answer; None if the driver has no such page."""
-        try:
-            return self.get(path)
-        except NotThereError:
-            return None
-
     def poll(self, path: str) -> Any:
         """Return the answer, as `get`; a silent driver is asked SILENT_TRIES times, for it may be
         busy."""
@@ -157,15 +147,14 @@ class DriverClient:
         *,
         timeout_s: float,
         answers_at: str | None = None,
-        tick: Callable[[], None] = lambda: None,
-        progress: Callable[[int, int], None] | None = None,
+        tick: Tick = lambda written, expected: None,
         ended: Callable[[], Any] = lambda: None,
     ) -> Any:
         """Start an asynchronous operation and poll until it is done; return its ``operation``.
 
         It is polled at `answers_at`, or at `path` where `answers_at` is None. Between two polls
-        `progress` is called with the bytes done and the bytes expected if the driver tells them,
-        otherwise `tick`. When the driver no longer answers, `ended` is called: its result, unless
+        `tick` is called with the bytes done and expected, 0 and None if the driver does not tell
+        them. When the driver no longer answers, `ended` is called: its result, unless
         None, is returned. Raises OperationFailedError with the driver's reason, or after
         `timeout_s`: the operation then goes on.
         """
@@ -190,11 +179,10 @@ class DriverClient:
                     f"not done after {timeout_s:g} s, and still under way (trigger id {trigger}); "
                     f"wait longer with --timeout, or look with: seamark info {self.job.name}"
                 )
-            known = answer.get("progress")
-            if known and progress is not None:
-                progress(self.part(known, "bytes", int), self.part(known, "total", int))
+            if known := answer.get("progress"):
+                tick(self.part(known, "bytes", int), self.part(known, "total", int))
             else:
-                tick()
+                tick(0, None)
             time.sleep(POLL_S)
 
     # --- one request
@@ -230,8 +218,6 @@ class DriverClient:
         what = f"job {self.job.name!r}: its driver answers {error.code}: {said}"
         if error.code in (401, 403):
             return UserError(f"{what}. {self._where_the_token_is()}")
-        if error.code == 404:
-            return NotThereError(what)
         return OperationFailedError(what) if error.code >= 500 else UserError(what)
 
     def _unreachable(self, error: Exception) -> DriverUnreachableError:

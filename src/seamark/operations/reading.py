@@ -187,37 +187,33 @@ def info(job: str, uri: str) -> JobInfo:
     is no such job.
     """
     with readable(uri):
-        return _info(uri, job)
-
-
-def _info(uri: str, job: str) -> JobInfo:
-    found = find_job(uri, job)
-    directory = f"{uri}/{found.directory}"
-    store = open_store(open_storage, directory)
-    execution = newest_execution(uri, found.directory)
-    restarts, epoch = execution.restarts if execution else 0, None
-    guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
-    if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
-        driver = DriverClient(found)
-        try:
-            restarts = driver.part(driver.get(), "restarts", int)
-            guarantees = _guarantees(driver.find("/guarantees")) or guarantees
-            epoch = _epoch(driver.find("/epoch"))
-        except (DriverUnreachableError, UserError) as error:  # it has ended since
-            log.info("%s", error)
-        except OperationFailedError as error:
-            log.warning("%s", error)
-    return JobInfo(
-        job=found,
-        directory=directory,
-        restarts=restarts,
-        generation=max(store.generations(), default=0),
-        identity=_identity(store),
-        last_completed=read_history(uri, found.directory).latest_completed,
-        guarantees=guarantees,
-        epoch=epoch,
-        losses=read_losses(store.files),
-    )
+        found = find_job(uri, job)
+        directory = f"{uri}/{found.directory}"
+        store = open_store(open_storage, directory)
+        execution = newest_execution(uri, found.directory)
+        restarts, epoch = execution.restarts if execution else 0, None
+        guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
+        if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
+            driver = DriverClient(found)
+            try:
+                restarts = driver.part(driver.get(), "restarts", int)
+                guarantees = _guarantees(driver.get("/guarantees")) or guarantees
+                epoch = _epoch(driver.get("/epoch"))
+            except (DriverUnreachableError, UserError) as error:  # it has ended since
+                log.info("%s", error)
+            except OperationFailedError as error:
+                log.warning("%s", error)
+        return JobInfo(
+            job=found,
+            directory=directory,
+            restarts=restarts,
+            generation=max(store.generations(), default=0),
+            identity=_identity(store),
+            last_completed=read_history(uri, found.directory).latest_completed,
+            guarantees=guarantees,
+            epoch=epoch,
+            losses=read_losses(store.files),
+        )
 
 
 def _guarantees(page: Any) -> Mapping[str, Any] | None:

@@ -24,13 +24,16 @@ DEFAULT_WORKLOAD = "kafka-to-kafka"
 @dataclass(frozen=True)
 class Verification:
     """What is asked for: a workload by name (None is DEFAULT_WORKLOAD), or a program. `faults` None
-    is every fault that can be had here; `seed` None is a new one."""
+    is every fault that can be had here; `seed` None is a new one. `brokers` are those of a Kafka of
+    our own. `stop_at_first`: the first finding ends it."""
 
     workload: str | None = None
     app: AppUnderTest | None = None
     faults: str | None = None
     minutes: float = 3.0
     seed: int | None = None
+    brokers: int = 1
+    stop_at_first: bool = False
 
     def command(self, seed: int) -> str:
         """Return the command that repeats it."""
@@ -38,6 +41,8 @@ class Verification:
         if self.faults is not None:
             parts += ["--faults", self.faults]
         parts += ["--minutes", f"{self.minutes:g}", "--seed", str(seed)]
+        parts += ["--brokers", str(self.brokers)] if self.brokers != 1 else []
+        parts += ["--stop-at-first"] if self.stop_at_first else []
         if self.app is None:
             return shlex.join([*parts, "--workload", self.workload or DEFAULT_WORKLOAD])
         app = self.app
@@ -57,6 +62,8 @@ def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Pa
     """
     if not asked.minutes > 0:
         raise ConfigurationError(f"--minutes is {asked.minutes:g}; give more than 0")
+    if asked.brokers not in (1, 3):
+        raise ConfigurationError(f"--brokers is {asked.brokers}; give 1 or 3")
     wanted = plan.checked(asked.faults) if asked.faults is not None else list(plan.FAULTS)
     _require_packages()
     from seamark.verify.workloads import WORKLOADS
@@ -94,7 +101,7 @@ def _run(
     app, name, wanted = asked.app, asked.workload or DEFAULT_WORKLOAD, outcome.faults
     needs_postgres = found.needs_postgres if found else WORKLOADS[name].needs_postgres
     given = (app.kafka, app.postgres) if app else (None, None)
-    with Systems(directory, wanted, given, needs_postgres) as systems:
+    with Systems(directory, wanted, given, needs_postgres, asked.brokers) as systems:
         if app is not None and found is not None:
             workload = app_workload(app, found, systems, directory)
             outcome.not_read = {f"sink {uid}": why for uid, why in found.not_read.items()}
@@ -106,7 +113,8 @@ def _run(
         outcome.faults = [fault for fault in wanted if fault not in outcome.left_out]
         outcome.sinks = [sight.name for sight in workload.sights]
         steps = plan.steps(outcome.seed, outcome.faults, workload.failpoints)
-        Trial(workload, systems, outcome, say).run(steps, asked.minutes)
+        trial = Trial(workload, systems, outcome, say, stop_at_first=asked.stop_at_first)
+        trial.run(steps, asked.minutes)
 
 
 def _require_packages() -> None:

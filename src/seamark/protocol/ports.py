@@ -32,68 +32,52 @@ class Records(Protocol):
 
     def generations(self) -> list[int]:
         """Return the generations with a lease, ascending; the newest lease is never deleted."""
-        ...
 
     def claim_generation(self, generation: int) -> bool:
         """Create the lease exclusively; return False if another driver has it."""
-        ...
 
     def forget_generations(self, generations: list[int]) -> None:
         """Delete leases of fenced generations."""
-        ...
 
     def latest_decision(self) -> int:
         """Return the highest epoch in Spark's commit log; -1 if it is empty."""
-        ...
 
     def void_decision(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's commit log, so that Spark runs the epoch again."""
-        ...
 
     def latest_planned(self) -> int:
         """Return the highest epoch in Spark's offset log; -1 if it is empty."""
-        ...
 
     def void_offsets(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's offset log, so that Spark plans the epoch again."""
-        ...
 
     def epochs(self) -> list[int]:
         """Return every epoch with a record, in no order: one listing, no reads."""
-        ...
 
     def epoch(self, epoch: int) -> EpochRecord:
         """Read the stored facts of one epoch; return an empty record if none are stored."""
-        ...
 
     def first_epoch(self) -> int:
         """Return the first epoch of this job's checkpoint (0, or the epoch of its adoption)."""
-        ...
 
     def claim_epoch(self, epoch: int, generation: int) -> bool:
         """Record exclusively that this generation processes the epoch; return False if the epoch is
         claimed already. At-most-once only."""
-        ...
 
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, Any]) -> None:
         """Store all sinks' committables, by uid; raises FencedError if the record exists."""
-        ...
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
         """Create the attempt's seal unless it has one; return the standing seal."""
-        ...
 
     def write_committed(self, epoch: int, generation: int) -> None:
         """Record that every sink has committed. A repetition changes nothing."""
-        ...
 
     def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
         """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
-        ...
 
     def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
         """Record exclusively that the loss of these transactions is accepted. Idempotent."""
-        ...
 
 
 class Sinks(Protocol):
@@ -102,25 +86,20 @@ class Sinks(Protocol):
     @property
     def uids(self) -> tuple[str, ...]:
         """The uids of the job's sinks, in the order of commit."""
-        ...
 
     def commit(self, uid: str, epoch: int, generation: int) -> None:
         """Commit all stored committables of one sink. Idempotent. Raises LostTransactionError or
         CommitFailedError."""
-        ...
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
         """Abort the stored committables of one sink, with proof. Raises AbortFailedError."""
-        ...
 
     def close_rewrites(
         self, uid: str, epoch: int, generation: int, lost: LostTransactionError
     ) -> None:
         """Make sure that no driver writes these lost transactions' rows again, by
         `write_again.close_chain`."""
-        ...
 
     def abort_lingering(self, uid: str, below_generation: int) -> None:
         """Abort every open transaction of one sink from a generation below `below_generation`.
         Called only after all decided epochs of those generations are committed."""
-        ...

@@ -38,31 +38,25 @@ class Rewrites(Protocol):
 
     def is_recorded(self, number: int) -> bool:
         """Return whether the record of this number exists."""
-        ...
 
     def prepare(self) -> None:
         """Write the spooled rows into a new transaction of this driver, and flush it: durable and
         invisible, as after a writer's `prepare_commit`."""
-        ...
 
     def record(self, number: int) -> bool:
         """Create the record exclusively, naming the transaction made by `prepare`. If another
         driver's record stands, give the transaction up and return False."""
-        ...
 
     def close(self, number: int) -> bool:
         """Create the record exclusively as the chain's end; return False if another one stands."""
-        ...
 
     def is_closed(self, number: int) -> bool:
         """Return whether the record of this number is the chain's end."""
-        ...
 
     def commit(self, number: int) -> bool:
         """Commit the transaction named by the record, whichever driver made it; return False if it
         is proved lost too. Raises CommitFailedError when neither can be proved in time, and
         LostTransactionError if the record closes the chain."""
-        ...
 
 
 def close_chain(rewrites: Rewrites) -> Generator[RewritePoint, None, None]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from seamark.checkpoint.accepted_losses import AcceptedLoss
 from seamark.model.checkpoint_series import FIGURES
 from seamark.model.checkpoint_statistics import DETAILS, CheckpointStatistics
 from seamark.model.checkpointing_statistics import RestoredCheckpointStatistics
@@ -18,14 +19,18 @@ from seamark.model.checkpointing_statistics import RestoredCheckpointStatistics
 TRIGGER_ID = "^[0-9a-f]{32}$"
 
 
-def _hyphens(name: str) -> str:
-    return name.replace("_", "-")
+def _documented(name: str, text: str, fields: Mapping[str, Any], **more: Any) -> type[BaseModel]:
+    """Return the form of a page made without it: required `fields` with their types."""
+    required = {field: (type_, ...) for field, type_ in fields.items()}
+    return create_model(name, __doc__=text, **{**required, **more})
 
 
 class Hyphenated(BaseModel):
     """Flink writes some pages with hyphens, some with underscores."""
 
-    model_config = ConfigDict(alias_generator=_hyphens, populate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True
+    )
 
 
 class Overview(Hyphenated):
@@ -45,10 +50,7 @@ class JobIdWithStatus(BaseModel):
     status: str
 
 
-class JobIds(BaseModel):
-    """``/jobs``."""
-
-    jobs: list[JobIdWithStatus]
+JobIds = _documented("JobIds", "``/jobs``.", {"jobs": list[JobIdWithStatus]})
 
 
 class JobDetails(Hyphenated):
@@ -63,10 +65,7 @@ class JobDetails(Hyphenated):
     restarts: int
 
 
-class JobsOverview(BaseModel):
-    """``/jobs/overview``."""
-
-    jobs: list[JobDetails]
+JobsOverview = _documented("JobsOverview", "``/jobs/overview``.", {"jobs": list[JobDetails]})
 
 
 class VertexMetrics(Hyphenated):
@@ -155,25 +154,18 @@ class ExecutionPage(Hyphenated):
     restarts: int
 
 
-class AcceptedLoss(BaseModel):
+_lists = dict.fromkeys(("transactions", "unproved"), list[str])
+_AcceptedLoss = _documented(
+    "AcceptedLoss",
     """The accepted loss of one sink's `transactions` in one epoch; `unproved` are those of them
-    that their system had forgotten, `rows` all rows of the sink's epoch."""
-
-    epoch: int
-    generation: int
-    sink: str
-    transactions: list[str]
-    unproved: list[str]
-    rows: int
-    reason: str
-    accepted_by: str
-    accepted_at: int
-
-
-class AcceptedLosses(BaseModel):
-    """``/jobs/:id/losses``, Seamark's."""
-
-    losses: list[AcceptedLoss]
+that their system had forgotten, `rows` all rows of the sink's epoch.""",
+    {**get_type_hints(AcceptedLoss), **_lists, "accepted_at": int},
+)
+AcceptedLosses = _documented(
+    "AcceptedLosses",
+    "``/jobs/:id/losses``, Seamark's.",
+    {"losses": list[_AcceptedLoss]},  # type: ignore[valid-type]
+)
 
 
 class Lineage(BaseModel):
@@ -251,10 +243,9 @@ class ExceptionHistory(BaseModel):
     truncated: bool
 
 
-class JobExceptions(BaseModel):
-    """``/jobs/:id/exceptions``."""
-
-    exceptionHistory: ExceptionHistory  # noqa: N815 - Flink's name
+JobExceptions = _documented(
+    "JobExceptions", "``/jobs/:id/exceptions``.", {"exceptionHistory": ExceptionHistory}
+)
 
 
 class PartGuarantee(BaseModel):
@@ -300,12 +291,6 @@ class Guarantees(BaseModel):
     sinks: list[SinkGuarantee]
     sharing: list[str] = []
     findings: list[Finding] = []
-
-
-def _documented(name: str, text: str, fields: Mapping[str, Any], **more: Any) -> type[BaseModel]:
-    """Return the form of a page made without it: required `fields` with their types."""
-    required = {field: (type_, ...) for field, type_ in fields.items()}
-    return create_model(name, __doc__=text, **{**required, **more})
 
 
 _types = get_type_hints(CheckpointStatistics)
@@ -439,23 +424,13 @@ class OperationFailed(Hyphenated):
     failure_cause: FailureCause
 
 
-class CheckpointTaken(BaseModel):
-    """The completed checkpoint."""
-
-    checkpointId: int  # noqa: N815 - Flink's name
-
-
-class SavepointTaken(BaseModel):
-    """The savepoint's path."""
-
-    location: str
-
-
-class SavepointProgress(BaseModel):
-    """Bytes of state written, and their expected total; for a canonical savepoint an estimate."""
-
-    bytes: int
-    total: int
+CheckpointTaken = _documented("CheckpointTaken", "The completed checkpoint.", {"checkpointId": int})
+SavepointTaken = _documented("SavepointTaken", "The savepoint's path.", {"location": str})
+SavepointProgress = _documented(
+    "SavepointProgress",
+    "Bytes of state written, and their expected total; for a canonical savepoint an estimate.",
+    {"bytes": int, "total": int},
+)
 
 
 class SavepointDisposalRequest(TriggerRequest):
@@ -496,10 +471,7 @@ class RestorePlanPage(Hyphenated):
     problems: list[str]
 
 
-class JobEnded(BaseModel):
-    """The terminal state of the job."""
-
-    state: str
+JobEnded = _documented("JobEnded", "The terminal state of the job.", {"state": str})
 
 
 class Accepted(BaseModel):

@@ -177,11 +177,6 @@ def lineage_page(job: ObservedJob, state: JobState | None = None) -> dict[str, A
     }
 
 
-def losses_page(job: ObservedJob) -> dict[str, Any]:
-    """Return ``/jobs/:id/losses``."""
-    return {"losses": [loss.to_json() for loss in job.losses()]}
-
-
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
@@ -214,7 +209,12 @@ PAGES = (
     Page("checkpoints/config", models.CheckpointingConfig, _CHECKPOINTS, name="checkpointing"),
     Page("epoch", EpochPage, "The epoch under way, and its phase."),
     Page("transactions", OpenTransactions, "The transactions waiting for their commit."),
-    Page("losses", models.AcceptedLosses, _LOSSES, losses_page),
+    Page(
+        "losses",
+        models.AcceptedLosses,
+        _LOSSES,
+        lambda job: {"losses": [loss.to_json() for loss in job.losses()]},
+    ),
     Page("lineage", models.Lineage, _LINEAGE, lineage_page),
 )
 """All pages except ``/jobs/:id`` itself and those of checkpoints."""

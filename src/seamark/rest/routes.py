@@ -63,7 +63,8 @@ class CheckpointPages:
 
     def _answer(self, request: Request, page: tuple[str, int], make: Callable[[], str]) -> Response:
         tag = f'"{self._job.checkpoints_version()}"'
-        if tag in _tags(request):
+        known = request.headers.get("if-none-match", "").split(",")
+        if tag in [one.strip() for one in known]:
             return Response(status_code=304, headers={"ETag": tag})
         with self._lock:  # requests meanwhile wait for this page
             kept, body = self._pages.pop(page, ("", b""))
@@ -91,10 +92,6 @@ class CheckpointPages:
         }
         head = _text(self._hide(found.to_json(history=False)))
         return f'{head[:-1]},"history":[{",".join(text for _, text in texts.values())}]}}'
-
-
-def _tags(request: Request) -> list[str]:
-    return [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
 
 
 def _text(value: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from seamark.model.schema import quoted
 from seamark.runtime.spark_versions import (
     ReadAllAvailable,
     ReadLimit,
@@ -77,7 +78,8 @@ class DatagenDataSource(DataSource):  # type: ignore[misc]
         """Return the columns as DDL."""
         fields = _parse(self.options["config"])["fields"]
         return ", ".join(
-            f"`{name.replace('`', '``')}` {_sql_type(field)}" for name, field in fields.items()
+            f"{quoted(name)} {_GENERATORS[f['kind']][0] or _CHOICE_TYPES[type(f['values'][0])]}"
+            for name, f in fields.items()
         )
 
     def streamReader(self, schema: StructType) -> DatagenReader:  # noqa: N802
@@ -232,10 +234,6 @@ _GENERATORS: dict[str, tuple[str, _Generator]] = {
     "event-time": ("TIMESTAMP", _event_time),
     "text": ("STRING", _text),
 }
-
-
-def _sql_type(field: dict[str, Any]) -> str:
-    return _GENERATORS[field["kind"]][0] or _CHOICE_TYPES[type(field["values"][0])]
 
 
 @lru_cache(maxsize=64)

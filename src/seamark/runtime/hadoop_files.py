@@ -98,7 +98,7 @@ class HadoopFiles:
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         require_storage(spark, uri)  # before Hadoop looks for the scheme: it remembers a failure
-        self._uri = uri.rstrip("/")
+        self.uri = uri.rstrip("/")
         self._jvm: Any = spark._jvm
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
         for key, value in _DEADLINES.items():
@@ -118,14 +118,9 @@ class HadoopFiles:
         self._conditional = self._files.getScheme() == "s3a"
         weakref.finalize(self, _unused().put, self._files).atexit = False
 
-    @property
-    def uri(self) -> str:
-        """The directory's URI."""
-        return self._uri
-
     def create(self, path: str, data: bytes) -> None:
         """Create the file atomically; raise FileExistsError if it exists."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             if self._conditional:
                 self._create_by_condition(path, data)
             else:
@@ -133,7 +128,7 @@ class HadoopFiles:
 
     def read(self, path: str) -> bytes:
         """Return the whole file."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             stream = self._files.open(self._path(path))
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
@@ -142,13 +137,13 @@ class HadoopFiles:
 
     def exists(self, path: str) -> bool:
         """Tell whether the file exists now."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             return bool(self._files.exists(self._path(path)))
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, without hidden and temporary ones."""
         try:
-            with _os_errors(f"{self._uri}/{path}"):
+            with _os_errors(f"{self.uri}/{path}"):
                 found = self._files.listStatus(self._path(path))
         except FileNotFoundError:
             return []
@@ -166,8 +161,8 @@ class HadoopFiles:
         listed = [self._tree(tree) for tree in trees]
         for pattern in patterns:
             if pattern.count("*") < 2:
-                below = self._jvm.org.apache.hadoop.fs.Path(f"{_literal(self._uri)}/{pattern}")
-                with _os_errors(f"{self._uri}/{pattern}"):
+                below = self._jvm.org.apache.hadoop.fs.Path(f"{_literal(self.uri)}/{pattern}")
+                with _os_errors(f"{self.uri}/{pattern}"):
                     found = self._files.globStatus(below)
                 listed.append(self._text(found))
         root = self._top()
@@ -184,17 +179,17 @@ class HadoopFiles:
         remote = self._jvm.org.apache.hadoop.util.functional.RemoteIterators
         for _ in range(_TREE_TRIES):
             try:
-                with _os_errors(f"{self._uri}/{path}"):
+                with _os_errors(f"{self.uri}/{path}"):
                     found = remote.toList(self._files.listFiles(self._path(path), True))
                     return str(found.toString())
             except FileNotFoundError:  # it, or a directory below it, was deleted meanwhile
                 if not self.exists(path):
                     return ""
-        raise OSError(f"{self._uri}/{path}: directories vanish while it is listed")
+        raise OSError(f"{self.uri}/{path}: directories vanish while it is listed")
 
     def delete(self, path: str) -> None:
         """Delete a file or directory; a missing one is fine."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             self._files.delete(self._path(path), True)
 
     def tree(self) -> builtins.list[str]:
@@ -204,7 +199,7 @@ class HadoopFiles:
 
     def remove(self, path: str) -> None:
         """Delete one file."""
-        with _os_errors(f"{self._uri}/{path}"):
+        with _os_errors(f"{self.uri}/{path}"):
             self._files.delete(self._path(path), False)
 
     def remove_empty(self) -> None:
@@ -212,7 +207,7 @@ class HadoopFiles:
         self._remove_empty(self._path(""))
 
     def _remove_empty(self, directory: Any) -> None:
-        with suppress(FileNotFoundError), _os_errors(self._uri):
+        with suppress(FileNotFoundError), _os_errors(self.uri):
             for found in self._files.listStatus(directory):
                 if found.isDirectory():
                     self._remove_empty(found.getPath())
@@ -244,8 +239,8 @@ class HadoopFiles:
                 stream.close()
             if not self._files.rename(temporary, target):
                 if self._files.exists(target):
-                    raise FileExistsError(f"{self._uri}/{path}")
-                raise OSError(f"{self._uri}/{path}: the rename to it was refused")
+                    raise FileExistsError(f"{self.uri}/{path}")
+                raise OSError(f"{self.uri}/{path}: the rename to it was refused")
         except BaseException:
             with suppress(Py4JError):
                 self._files.delete(temporary, False)
@@ -273,7 +268,7 @@ class HadoopFiles:
                 # The client repeats a write after a lost answer, and then finds its own file.
                 if self._is_ours(target, token):
                     return
-                raise FileExistsError(f"{self._uri}/{path}") from None
+                raise FileExistsError(f"{self.uri}/{path}") from None
 
     def _is_ours(self, target: Any, token: str) -> bool:
         try:
@@ -287,7 +282,7 @@ class HadoopFiles:
         CorruptRecordError if the file cannot be read; errors of access and connection are raised as
         they are."""
         try:
-            with _os_errors(f"{self._uri}/{path}"):
+            with _os_errors(f"{self.uri}/{path}"):
                 stream = self._files.open(self._path(path))
                 try:
                     return int(self._jvm.org.apache.commons.io.IOUtils.consume(stream))
@@ -299,7 +294,7 @@ class HadoopFiles:
             raise CorruptRecordError(f"it cannot be read: {error}") from error
 
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/{path}" if path else self._uri)
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{path}" if path else self.uri)
 
 
 def _literal(uri: str) -> str:

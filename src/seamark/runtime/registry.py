@@ -192,7 +192,8 @@ def token_for_reading(execution: Execution, name: str) -> str:
     driver is on another machine, or if the driver has not signed its address."""
     try:
         token = read_token(execution.start.job_id) or ""
-        if token and _is_here(execution.start.rest_url):
+        host = urlsplit(execution.start.rest_url).hostname or ""
+        if token and RestConfig(address=host).is_loopback:
             require_signed(execution, name, token)
             return token
     except (UserError, ValueError) as error:
@@ -209,10 +210,6 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _is_here(url: str) -> bool:
-    return RestConfig(address=urlsplit(url).hostname or "").is_loopback
 
 
 def _registered(storage: str, directory: str, execution: Execution) -> RegisteredJob:

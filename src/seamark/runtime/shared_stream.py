@@ -92,7 +92,9 @@ class _Path:
             explodes = name_of(step) == "Generate"
             if explodes and name_of(step.generator()) not in _EXPLODES:
                 return False
-            if (filtered or explodes) and _uses_python(step):
+            if (filtered or explodes) and any(
+                contains(expression, "PYTHON_UDF") for expression in items(step.expressions())
+            ):
                 return False
             filtered = filtered or name_of(step) != "Project"
         return True
@@ -171,11 +173,6 @@ def _common_height(paths: Sequence[_Path]) -> int:
     ):
         height += 1
     return height
-
-
-def _uses_python(step: Any) -> bool:
-    """Tell whether a step itself calls a Python function; steps below it do not count."""
-    return any(contains(expression, "PYTHON_UDF") for expression in items(step.expressions()))
 
 
 def _without_clashes(paths: Sequence[_Path], height: int) -> list[_Path]:

@@ -23,7 +23,6 @@ class StructTypeLike(Protocol):
     @property
     def fields(self) -> Iterable[Any]:
         """The columns, each with `name` and `dataType`."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from seamark.contracts.sink import TwoPhaseCommitSink
@@ -21,6 +21,7 @@ _ELSEWHERE = {
     "noop": "it keeps nothing: write it with df.writeStream",
 }
 _JDBC_IGNORED = ("driver", "batchsize", "numpartitions", "isolationlevel", "truncate")
+_DATABASES = ("postgresql", "mysql", "mariadb")
 _PG_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
 
 
@@ -114,6 +115,7 @@ def files(target: Target) -> Sink:
     from seamark.sinks.files import FileSink
 
     options = target.options
+    compression = options.take("compression")
     more: dict[str, Any] = {}
     if options.format == "csv":
         more["header"] = options.flag("header", default=False)
@@ -123,7 +125,7 @@ def files(target: Target) -> Sink:
         options.need("path", "/data/clicks"),
         options.format,
         partition_by=target.partition_by,
-        compression=_compression(options.take("compression")),
+        compression="none" if compression == "uncompressed" else compression,
         hadoop=options.below("fs."),
         **more,
     )
@@ -166,28 +168,13 @@ def jdbc(target: Target) -> Sink:
             f"{' or '.join(f'jdbc:{name}://…' for name in _DATABASES)}. Any other database: "
             "foreach_batch, or sm.WriteAheadSink.spark_format"
         )
-    return _DATABASES[kind](rest, table, user, password, more)
+    if kind == "postgresql":
+        from seamark.sinks.postgres import PostgresSink
 
-
-def _postgres(url: str, table: str, user: str | None, password: str | None, more: Any) -> Sink:
-    from seamark.sinks.postgres import PostgresSink
-
-    return PostgresSink(_server_url(url, user, password, "postgresql", _PG_OPTIONS), table, **more)
-
-
-def _mysql(url: str, table: str, user: str | None, password: str | None, more: Any) -> Sink:
+        return PostgresSink(_server_url(rest, user, password, kind, _PG_OPTIONS), table, **more)
     from seamark.sinks.mysql import MySQLSink
 
-    return MySQLSink(_server_url(url, user, password, "mysql", ()), table, **more)
-
-
-class _Made(Protocol):
-    def __call__(
-        self, url: str, table: str, user: str | None, password: str | None, more: Any
-    ) -> Sink: ...
-
-
-_DATABASES: dict[str, _Made] = {"postgresql": _postgres, "mysql": _mysql, "mariadb": _mysql}
+    return MySQLSink(_server_url(rest, user, password, "mysql", ()), table, **more)
 
 
 def _server_url(
@@ -210,10 +197,6 @@ def _server_url(
         login = f"{quote(user, safe='')}{secret}@"
     query = f"?{urlencode(given)}" if given else ""
     return f"{scheme}://{login}{parts.netloc or 'localhost'}{parts.path}{query}"
-
-
-def _compression(given: str | None) -> str | None:
-    return "none" if given == "uncompressed" else given
 
 
 _FORMATS: dict[str, Callable[[Target], Sink]] = {

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.util import inheritable_thread_target
 
 from seamark.api.config import CheckpointConfig
+from seamark.api.declarations import DeclaredSource
 from seamark.api.rest_config import RestConfig
 from seamark.api.settings import PROGRAM, RESTORE_VARIABLE, Setting
 from seamark.contracts.sink import TwoPhaseCommitSink
@@ -26,14 +27,21 @@ from seamark.job import Job
 from seamark.job_run import JobRun
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
-from seamark.runtime.kafka_topics import kafka_options
+from seamark.runtime.kafka_topics import kafka_options, subscription
+from seamark.runtime.operator_uids import distinct_sources
+from seamark.runtime.plans import analysed, name_of, scala_class
 from seamark.savepoints.restore.options import RestoreOptions
 from seamark.streaming.query import StreamQuery
-from seamark.streaming.sources import sources_of
 
 _PACKAGE = str(Path(__file__).parent)
 SINK = "sink"
 """The uid of a query's sink."""
+_REPLAYABLE = (
+    "kafka", "rate", "rate-micro-batch", "seamark-datagen", "delta", "iceberg", "hudi", "kinesis",
+    "aws-kinesis", "eventhubs", "pulsar", "parquet", "json", "csv", "text", "orc", "avro", "xml",
+    "binaryfile",
+)  # fmt: skip
+"""Formats that give the rows between two offsets again. Of any other one it is not known."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class StreamJob(Job):
         self.sink(dataframe, sink, SINK, **bad_rows)
         sinks = self.declaration.sinks
         sinks[SINK] = replace(sinks[SINK], declared_at=_place_in_program())
-        for source in sources_of(dataframe, bounded=self._when.bounded):
+        for source in _sources_of(dataframe, bounded=self._when.bounded):
             self._secrets |= secrets_in([dict(kafka_options(source.dataframe) or {})])
             self.declaration.sources[source.uid] = source
 
@@ -185,3 +193,33 @@ def _stop_at_end(run: JobRun) -> None:
     """Stop the query when the program has ended without a stop; it may be waiting for a restart."""
     threading.main_thread().join()
     run.supervisor.stop()
+
+
+def _sources_of(frame: DataFrame, *, bounded: bool) -> list[DeclaredSource]:
+    """Return the sources by Spark's numbers, ``source-0`` first. `bounded`: the query ends with
+    what is there."""
+    dataset = scala_class(frame._jdf, "org.apache.spark.sql.classic.Dataset")
+    session = frame.sparkSession
+    found = []
+    for number, leaf in enumerate(distinct_sources([analysed(frame)])[0]):
+        own = DataFrame(dataset.ofRows(session._jsparkSession, leaf), session)
+        format_ = _format(leaf)
+        options = kafka_options(own)
+        what = f"Spark stream from {format_}"
+        if options is not None:
+            reading = subscription(options)
+            what = f"Kafka topics {reading or '?'}"
+            if options.get("kafka.isolation.level", "read_uncommitted") != "read_committed":
+                what += " (read_uncommitted)"
+        replayable = format_.lower() in _REPLAYABLE
+        found.append(DeclaredSource(f"source-{number}", what, replayable, bounded, own))
+    return found
+
+
+def _format(leaf: Any) -> str:
+    """Return the name of a source's format, as given to ``format(…)``."""
+    if name_of(leaf) == "StreamingRelationV2":
+        return str(leaf.sourceName())
+    if name_of(leaf) == "StreamingRelation":
+        return str(leaf.dataSource().className())
+    return name_of(leaf)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.config import CheckpointConfig, storage_uri
@@ -19,10 +20,10 @@ from seamark.sinks.write_ahead import WriteAheadSink
 from seamark.streaming.formats import sink_of
 from seamark.streaming.job import Place, StreamJob, Trigger
 from seamark.streaming.query import StreamQuery
-from seamark.streaming.tables import table_options
 
 LOCATION = "checkpointLocation"
 _CONFIGURED = "spark.sql.streaming.checkpointLocation"
+_TABLE_FORMATS = ("parquet", "json", "csv", "delta")
 
 
 def write_stream(
@@ -59,6 +60,7 @@ def write_stream(
     return DataStreamWriter(dataframe, sink, checkpoint, rest, bad_rows)
 
 
+@dataclass(eq=False, repr=False)
 class DataStreamWriter:
     """Builds one query. Each method but `start` and `toTable` returns the writer.
 
@@ -66,25 +68,17 @@ class DataStreamWriter:
     together.
     """
 
-    def __init__(
-        self,
-        dataframe: DataFrame,
-        sink: TwoPhaseCommitSink[Any] | None,
-        checkpoint: CheckpointConfig,
-        rest: RestConfig | None,
-        bad_rows: Mapping[str, Any],
-    ) -> None:
-        self._dataframe = dataframe
-        self._sink = sink
-        self._checkpoint = checkpoint
-        self._rest = rest
-        self._bad_rows = bad_rows
-        self._format: str | None = None
-        self._options: dict[str, str] = {}
-        self._output_mode = "append"
-        self._partition_by: tuple[str, ...] = ()
-        self._query_name: str | None = None
-        self._trigger = Trigger()
+    _dataframe: DataFrame
+    _sink: TwoPhaseCommitSink[Any] | None
+    _checkpoint: CheckpointConfig
+    _rest: RestConfig | None
+    _bad_rows: Mapping[str, Any]
+    _format: str | None = None
+    _options: dict[str, str] = field(default_factory=dict)
+    _output_mode: str = "append"
+    _partition_by: tuple[str, ...] = ()
+    _query_name: str | None = None
+    _trigger: Trigger = field(default_factory=Trigger)
 
     def format(self, source: str) -> DataStreamWriter:
         """Set the sink's format: kafka, parquet, json, csv, delta, jdbc (docs/write-stream.md)."""
@@ -116,7 +110,8 @@ class DataStreamWriter:
         mode = _text(outputMode, "outputMode").lower()
         if mode not in OUTPUT_MODES:
             raise ConfigurationError(
-                f"write_stream: outputMode is {outputMode!r}; give {_either(OUTPUT_MODES)}"
+                f"write_stream: outputMode is {outputMode!r}; give "
+                + ", ".join(map(repr, OUTPUT_MODES))
             )
         self._output_mode = mode
         return self
@@ -241,7 +236,7 @@ class DataStreamWriter:
     ) -> StreamQuery:
         """Start the query into a table of Spark's catalog, of Parquet, JSON, CSV or Delta. Makes a
         missing table, with the DataFrame's columns."""
-        found, path = table_options(self._dataframe, tableName, format or self._format)
+        found, path = _table_options(self._dataframe, tableName, format or self._format)
         return self.start(path, found, outputMode, partitionBy, queryName, **options)
 
     def _job(self) -> StreamJob:
@@ -291,10 +286,6 @@ def _text(value: object, what: str) -> str:
     return value.strip()
 
 
-def _either(texts: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, texts))
-
-
 def _interval_s(spark: SparkSession, text: object) -> float:
     """Return the time between two epochs, as Spark reads its own kind of interval."""
     try:
@@ -305,3 +296,34 @@ def _interval_s(spark: SparkSession, text: object) -> float:
             f"write_stream: trigger processingTime is {text!r}, which Spark cannot read as an "
             'interval; give one such as "500 milliseconds" or "1 minute 30 seconds"'
         ) from None
+
+
+def _table_options(frame: DataFrame, name: str, format_: str | None) -> tuple[str, str]:
+    """Return format and path of a table; make it if it is missing, in the format given, parquet
+    otherwise, with the columns of `frame`."""
+    spark = frame.sparkSession
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"write_stream: toTable: tableName is {name!r}; give a name")
+    try:
+        if not spark.catalog.tableExists(name):
+            spark.catalog.createTable(name, source=format_ or "parquet", schema=frame.schema)
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
+    except AnalysisException as error:
+        said = str(error).splitlines()[0]
+        raise ConfigurationError(f"write_stream: toTable({name!r}): {said}") from None
+    found = {row.col_name.lower(): row.data_type for row in rows if row.col_name}
+    provider, path = found.get("provider", "").lower(), found.get("location", "")
+    parted = "# partition information" in found or "partition provider" in found
+    if provider not in _TABLE_FORMATS or not path or (parted and provider != "delta"):
+        raise ConfigurationError(
+            f"write_stream: toTable({name!r}): the table is of {provider or 'no format'!r}"
+            + (" and has partitions in the catalog" if parted else "")
+            + f"; there are tables of {', '.join(_TABLE_FORMATS)}, the files without partitions. "
+            "Give format(…) and the path, or write through foreach_batch"
+        )
+    if format_ is not None and format_.lower() != provider:
+        raise ConfigurationError(
+            f"write_stream: toTable({name!r}): format is {format_!r}, and the table is of "
+            f"{provider!r}; leave format out"
+        )
+    return provider, path

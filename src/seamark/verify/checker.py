@@ -136,7 +136,7 @@ class Checker:
             reader.seen.values[:] += counts
         self._tell(Kind.DUPLICATED, sink, read, np.flatnonzero(reader.seen.values > 1))
         sink.first_seen_s.grow(self.count)
-        seen = np.unique(numbers)
+        seen = np.flatnonzero(counts)
         first = sink.first_seen_s.values
         first[seen] = np.minimum(first[seen], read.ended_s)
         self._judge_epochs(sink, reader, read, seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import sys
 import time
@@ -20,12 +21,9 @@ from seamark.verify.systems import Systems
 
 DIED_AT = "died at"
 """In what came of a step: a process has died by its own failpoint."""
-REACH_S = 120.0
-"""How long a driver may take to reach its failpoint, before it is killed where it is. On a busy
-machine its start alone takes half a minute; REACH_EPOCHS bound the wait once it runs."""
 REACH_EPOCHS = 6
-END_S = 180.0
-"""How long a superseded driver may take to end, and a stopped one."""
+"""How many epochs a driver may commit on its way to its failpoint, before it is killed where it
+is; and half the job's patience is its time."""
 EXECUTORS = {
     "PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell",
     "PYSPARK_PYTHON": sys.executable,
@@ -34,10 +32,21 @@ EXECUTORS = {
 """Environment of a driver whose tasks run in two executors of their own."""
 
 
+FATAL = ("LostTransactionError", "DecisionMissingError", "CorruptRecordError")
+"""Forbidden to a job here: nobody has deleted a file or stayed away for long."""
+
+
+def fatal_in(driver: DriverProcess) -> list[str]:
+    """Return what is forbidden and stands in the driver's output."""
+    return [name for name in FATAL if name in driver.text()]
+
+
 class Patient(Protocol):
     """What the harm is done to."""
 
     driver: DriverProcess
+    patience_s: float
+    """How long the job may take to commit an epoch, and a superseded or stopped driver to end."""
 
     def start(
         self, failpoint: str | None = None, environment: Mapping[str, str] | None = None
@@ -100,14 +109,8 @@ class Nemesis:
     def _die_at(self, failpoint: str) -> str:
         """Start a driver with this failpoint, and tell how it, or a worker of it, has died."""
         self._job.start(failpoint)
-        driver, epochs = self._job.driver, self._job.epochs_done()
-        deadline = time.monotonic() + REACH_S
-        while (
-            driver.returncode is None
-            and self._job.epochs_done() < epochs + REACH_EPOCHS
-            and time.monotonic() < deadline
-        ):
-            time.sleep(0.05)
+        driver = self._job.driver
+        self._await(driver, lambda: False)
         code = driver.returncode
         if code is None or code == -signal.SIGKILL:
             driver.kill_tree()
@@ -117,12 +120,24 @@ class Nemesis:
             return f"ended with {code}, or was killed again: {failpoint} was not reached"
         return f"{'' if code == -signal.SIGKILL else 'a worker '}{DIED_AT} {failpoint}"
 
+    def _await(self, driver: DriverProcess, reached: Callable[[], bool]) -> bool:
+        """Wait for a failpoint until the driver has ended, or has had its chances."""
+        epochs, deadline = self._job.epochs_done(), time.monotonic() + self._job.patience_s / 2
+        while not (there := reached()) and (
+            driver.returncode is None
+            and self._job.epochs_done() < epochs + REACH_EPOCHS
+            and time.monotonic() < deadline
+        ):
+            time.sleep(0.05)
+        return there
+
     def _executor(self, step: Step) -> str:
         """Executors are there on a cluster only, so the next driver gets one."""
         self._stop()
         home = spark_home(self._systems.storage.with_name("spark"))
+        shutil.rmtree(home / "work", ignore_errors=True)  # each executor has a copy of all jars
         self._job.start(environment={**EXECUTORS, "SPARK_HOME": str(home)})
-        if not self._job.recovered(END_S):
+        if not self._job.recovered(self._job.patience_s):
             self._job.fail(f"no epoch of a driver with executors\n{self._job.driver.tail(15)}")
             return "not done"
         self._job.aim(step.aim_s)
@@ -145,10 +160,11 @@ class Nemesis:
     def _broker(self, step: Step) -> str:
         assert self._systems.kafka is not None
         self._job.aim(step.aim_s)
-        self._systems.kafka.kill(1)
+        broker = 1 + int(step.chance * self._systems.kafka.brokers)
+        self._systems.kafka.kill(broker)
         time.sleep(step.lasts_s)
-        self._systems.kafka.restart(1)
-        return "killed and restarted"
+        self._systems.kafka.restart(broker)
+        return f"broker {broker} killed and restarted"
 
     def _database(self, step: Step) -> str:
         assert self._systems.postgres is not None
@@ -181,24 +197,53 @@ class Nemesis:
         return f"to {name}, {proxy.cuts - before} lines"
 
     def _pause(self, step: Step) -> str:
-        self._job.aim(step.aim_s)
+        if step.at:
+            self._job.driver.kill_tree()
+            if not self._stop_at(step.at):
+                return f"killed; {step.at} was not reached"
+        else:
+            self._job.aim(step.aim_s)
         old = self._job.driver
         old.freeze()
         if not step.how:
             time.sleep(step.lasts_s)
             old.thaw()
             return "woken"
-        self._job.start()
-        if step.chance < 0.7:
-            self._job.recovered(END_S)
-        else:  # wake it while its successor recovers
-            time.sleep(random.Random(step.chance).uniform(0, 10))
-        old.thaw()
-        code = old.wait(END_S)
+        told = self._succeed(old, step)
+        code = old.wait(self._job.patience_s)
         old.kill_tree()
         if code == 0:
             self._job.fail(f"{old} was superseded and ended with 0: it must stop with an error")
-        return f"woken after its successor had come, ended with {code}"
+        for name in fatal_in(old):
+            self._job.fail(f"{old} was superseded and met {name}\n{old.tail(15)}")
+        return f"woken {told}, ended with {code}"
+
+    def _succeed(self, old: DriverProcess, step: Step) -> str:
+        """Start a successor of a frozen driver, and wake that one up; return when."""
+        if step.then:
+            held = self._stop_at(step.then)
+            successor = self._job.driver
+            successor.freeze()
+            old.thaw()
+            deadline = time.monotonic() + step.lasts_s
+            while old.returncode is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            successor.thaw()
+            return f"while its successor {'stood' if held else 'did not get'} at {step.then}"
+        self._job.start()
+        if step.chance < 0.7:
+            self._job.recovered(self._job.patience_s)
+        else:  # while its successor recovers
+            time.sleep(random.Random(step.chance).uniform(0, 10))
+        old.thaw()
+        return "after its successor had come"
+
+    def _stop_at(self, failpoint: str) -> bool:
+        """Start a driver that stops at a failpoint; return whether it did."""
+        self._job.start(f"{failpoint}{failpoints.STOP}")
+        driver = self._job.driver
+        line = failpoints.reached_line(failpoint.partition(":")[0], stops=True)
+        return self._await(driver, lambda: line in driver.text())
 
     def _disk_full(self, step: Step) -> str:
         assert self._systems.disk is not None
@@ -212,7 +257,7 @@ class Nemesis:
         driver = self._job.driver
         if driver.returncode is None:
             driver.send(signal.SIGTERM)
-            code = driver.wait(END_S)
+            code = driver.wait(self._job.patience_s)
             if code:
                 self._job.fail(f"{driver} ended with {code} after SIGTERM\n{driver.tail(15)}")
         driver.kill_tree()

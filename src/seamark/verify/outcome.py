@@ -24,13 +24,15 @@ class Event:
 
 @dataclass
 class Outcome:
-    """One verification. `command` repeats it; `anomalies` are by the stream of rows."""
+    """One verification. `command` repeats it; `anomalies` are by the stream of rows. `first_s` is
+    the time of the first finding."""
 
     workload: str
     seed: int
     command: str
     begun_s: float
     ended_s: float = 0.0
+    first_s: float | None = None
     faults: Sequence[str] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     sinks: Sequence[str] = ()
@@ -67,4 +69,5 @@ class Outcome:
             return f"GOOD: no anomaly in {over}"
         kinds = [f"{count:,} {kind}" for kind, count in self.rows_by_kind.items() if count]
         kinds += [f"{len(self.failures)} failures of the job"] if self.failures else []
-        return f"BAD: {', '.join(kinds)} in {over}"
+        after = f" (the first after {self.first_s - self.begun_s:.0f} s)" if self.first_s else ""
+        return f"BAD: {', '.join(kinds)}{after} in {over}"

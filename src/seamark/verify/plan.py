@@ -21,6 +21,8 @@ FAULTS = {
 }
 SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
+SECOND = "with a second driver"
+"""A pause's `how`: another driver starts meanwhile."""
 _OFTEN = ("driver", "connection")
 """Twice in each round."""
 _ONCE = {
@@ -37,7 +39,8 @@ class Step:
     """One fault. `pause_s` is the calm before it, `aim_s` the time after the next epoch's plan,
     `lasts_s` its length. `how` is a variant, for `driver` the failpoint of the next driver, or "".
     `amount` is a number of its own: the nth reply, the milliseconds of a delay. `chance` picks
-    among what is there."""
+    among what is there. `at` and `then` are the failpoints at which a paused driver and its
+    successor stop, or ""."""
 
     number: int
     fault: str
@@ -47,6 +50,8 @@ class Step:
     how: str
     amount: int
     chance: float
+    at: str = ""
+    then: str = ""
 
     def __str__(self) -> str:
         told = {
@@ -55,7 +60,9 @@ class Step:
             "broker": f" for {self.lasts_s:.1f} s",
             "database": f" for {self.lasts_s:.1f} s",
             "connection": f": {self.how}",
-            "pause": f" for {self.lasts_s:.1f} s{', ' * bool(self.how)}{self.how}",
+            "pause": f" at {self.at}, {self.how}{f' stopped at {self.then}' * bool(self.then)}"
+            if self.at
+            else f" for {self.lasts_s:.1f} s{', ' * bool(self.how)}{self.how}",
             "disk-full": f" for {self.lasts_s:.1f} s",
         }
         if self.fault == "connection" and self.how == "delay":
@@ -75,19 +82,19 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
         chance.shuffle(round_)
         for fault in round_:
             number += 1
-            how, amount = "", 0
+            how, amount, at, then = "", 0, "", ""
             if fault == "driver":
                 point, nth = chance.choice(failpoints), chance.choice([1, 1, 2, 3])
-                at = f"{point}:{1 if point in _ONCE else nth}"
-                how = chance.choices([at, "", SIGTERM], [6, 3, 1])[0]
+                point = f"{point}:{1 if point in _ONCE else nth}"
+                how = chance.choices([point, "", SIGTERM], [6, 3, 1])[0]
             elif fault == "connection":
                 how = chance.choice(_HOW)
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
             elif fault == "pause" and chance.random() < 0.5:
-                how = "with a second driver"
+                how = SECOND
             yield Step(
                 number, fault, chance.uniform(0, 3), chance.uniform(0, 0.35),
-                chance.uniform(0.5, 6), how, amount, chance.random(),
+                chance.uniform(0.5, 6), how, amount, chance.random(), at, then,
             )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,8 @@ from seamark.verify.history import Numbers, Read, log_places
 
 POLLS_S = {"first": 0.5, "second": 1.3}
 """The readers of a table, and the shortest pause of each; a longer read has a longer pause."""
-REREAD_S = 10.0
-"""The same for the reader that reads a topic from its beginning again and again."""
+REREAD_S, REREAD_WITHIN_S = 10.0, 60.0
+"""The same for the reader that begins a topic anew each time; and its patience."""
 
 Numbering = Callable[[bytes, bytes], tuple[int, int]]
 """Returns a row's number and how often it counts, from a message's key and value."""
@@ -81,10 +82,15 @@ class TopicFollower(threading.Thread):
 
 
 def read_log(
-    servers: str, topic: str, timeout_s: float = 30.0, *, to_the_end: bool = True
-) -> list[Any]:
-    """Return the messages of a topic up to its end, as a new read_committed reader sees them; or,
-    without `to_the_end`, up to the first open transaction of each partition.
+    servers: str,
+    topic: str,
+    take: Callable[[Any], object],
+    timeout_s: float = 30.0,
+    *,
+    to_the_end: bool = True,
+) -> None:
+    """Call `take` with each message of a topic up to its end, as a new read_committed reader sees
+    them; or, without `to_the_end`, up to the first open transaction of each partition.
 
     Raises AssertionError if an open transaction still hides the end at the timeout, or the broker
     has not answered by then.
@@ -94,26 +100,25 @@ def read_log(
     consumer = log_consumer(servers, topic)
     assigned = consumer.assignment()
     deadline = time.monotonic() + timeout_s
-    messages: list[Any] = []
     try:
         while True:
             ends: set[int] = set()
             while len(ends) < len(assigned) and time.monotonic() < deadline:
                 for message in consumer.consume(5000, 0.2):
                     if message.error() is None:
-                        messages.append(message)
+                        take(message)
                         ends.discard(message.partition())
                     elif message.error().code() == KafkaError._PARTITION_EOF:
                         ends.add(message.partition())
             if not to_the_end and len(ends) == len(assigned):
-                return messages
+                return
             hidden = [
                 (p.partition, p.offset, high)
                 for p in consumer.position(assigned)
                 if max(p.offset, 0) < (high := consumer.get_watermark_offsets(p, timeout=10)[1])
             ]
             if not hidden:
-                return messages
+                return
             if time.monotonic() > deadline:
                 raise AssertionError(
                     f"{topic}: a read_committed reader cannot get to the end; "
@@ -138,10 +143,10 @@ class Poller(threading.Thread):
         """Read until the end."""
         pause_s = self._pause_s
         while not self._end.wait(pause_s):
+            begun = time.monotonic()
             with contextlib.suppress(OperationFailedError, AssertionError):
-                read = self._read()
-                pause_s = max(self._pause_s, 4 * (read.ended_s - read.begun_s))
-                self._take(read)
+                self._take(self._read())
+                pause_s = max(self._pause_s, 9 * (time.monotonic() - begun))
 
     def close(self) -> None:
         """Read no more."""
@@ -188,17 +193,18 @@ class TopicSight(Sight):
         begun_s = time.time()
 
         def seen(messages: list[Any]) -> None:
-            take(self.stream, self._read("following", messages, begun_s, whole=False))
+            rows = _Rows(self._numbering)
+            for message in messages:
+                rows.take(message)
+            take(self.stream, self._read("following", rows, begun_s, whole=False))
 
         def again() -> Read:
             from confluent_kafka import KafkaException
 
-            begun_s = time.time()
             try:
-                messages = read_log(self._servers, self._topic, REREAD_S, to_the_end=False)
+                return self._whole("rereading", REREAD_WITHIN_S, to_the_end=False)
             except KafkaException as error:
                 raise OperationFailedError(f"{self._topic} cannot be read: {error}") from error
-            return self._read("rereading", messages, begun_s, whole=True)
 
         self._follower = TopicFollower(self._servers, self._topic, seen)
         self._follower.start()
@@ -207,9 +213,7 @@ class TopicSight(Sight):
 
     def final(self, timeout_s: float) -> Read:
         """See `Sight`. Raises AssertionError if a reader cannot get to the end."""
-        begun_s = time.time()
-        messages = read_log(self._servers, self._topic, timeout_s)
-        return self._read("final", messages, begun_s, whole=True)
+        return self._whole("final", timeout_s, to_the_end=True)
 
     def close(self) -> None:
         """See `Sight`."""
@@ -217,13 +221,38 @@ class TopicSight(Sight):
             self._follower.close()
             self._rereader.close()
 
-    def _read(self, reader: str, messages: list[Any], begun_s: float, *, whole: bool) -> Read:
+    def _whole(self, reader: str, timeout_s: float, *, to_the_end: bool) -> Read:
+        begun_s, rows = time.time(), _Rows(self._numbering)
+        read_log(self._servers, self._topic, rows.take, timeout_s, to_the_end=to_the_end)
+        return self._read(reader, rows, begun_s, whole=True)
+
+    def _read(self, reader: str, rows: _Rows, begun_s: float, *, whole: bool) -> Read:
         ended_s = time.time()
-        messages = sorted(messages, key=lambda m: (m.partition(), m.offset()))
-        rows = [self._numbering(m.key() or b"", m.value() or b"") for m in messages]
-        numbers, times = np.array(rows, np.int64).reshape(-1, 2).T
-        places = log_places([m.partition() for m in messages], [m.offset() for m in messages])
-        return Read(self.name, reader, begun_s, ended_s, numbers, places, whole, times=times)
+        partitions, offsets, numbers, times = rows.columns()
+        places = log_places(partitions, offsets)
+        order = np.argsort(places)
+        return Read(
+            self.name, reader, begun_s, ended_s, numbers[order], places[order], whole,
+            times=times[order],
+        )  # fmt: skip
+
+
+class _Rows:
+    """Messages as numbers: an hour's topic has a million of them."""
+
+    def __init__(self, numbering: Numbering) -> None:
+        self._numbering = numbering
+        self._values = array("q")
+
+    def take(self, message: Any) -> None:
+        """Add a message."""
+        number, times = self._numbering(message.key() or b"", message.value() or b"")
+        self._values.extend((message.partition(), message.offset(), number, times))
+
+    def columns(self) -> Numbers:
+        """Return partitions, offsets, numbers and times."""
+        columns: Numbers = np.array(self._values, np.int64).reshape(-1, 4).T
+        return columns
 
 
 class TableSight(Sight):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from seamark.verify.epochs import Epoch
 from seamark.verify.history import Anomaly
 from seamark.verify.outcome import Event, Outcome
 
@@ -14,7 +15,7 @@ _LANE = 26
 _WIDTH = 1080
 _PIXELS_A_SECOND = 2.0
 """At least; a long run gets a wider picture, to be scrolled."""
-_ROWS_SHOWN = 500
+_ROWS_SHOWN, _NUMBERS_SHOWN = 500, 50
 
 _STYLE = """
 :root { --ink: #1c2733; --dim: #5d6b7a; --line: #d8dee6; --paper: #fff; --panel: #f5f7fa;
@@ -112,12 +113,10 @@ def _time_line(outcome: Outcome) -> str:
         marks.append(
             bar(lanes.index(_lane(event)), event.begun_s, event.ended_s, event.kind, title)
         )
-    for epoch in outcome.epochs:
-        title = f"epoch {epoch.number}: {epoch.committed_s - epoch.planned_s:.2f} s to its commit"
-        at = lanes.index("epochs")
-        marks.append(
-            bar(at, max(epoch.planned_s, outcome.begun_s), epoch.committed_s, "epoch", title)
-        )
+    at = lanes.index("epochs")
+    for run in _runs(outcome.epochs, span_s / width):
+        begun_s = max(run[0].planned_s, outcome.begun_s)
+        marks.append(bar(at, begun_s, run[-1].committed_s, "epoch", _told(run)))
     for anomaly in outcome.found[:2000]:
         marks.append(bar(len(lanes) - 1, anomaly.at_s, anomaly.at_s, "anomaly", str(anomaly)))
     height = len(lanes) * _LANE
@@ -132,6 +131,27 @@ def _time_line(outcome: Outcome) -> str:
         f'role="img" aria-label="faults, recoveries and epochs over time">{"".join(names)}{ticks}'
         f"{''.join(marks)}</svg></div>"
     )
+
+
+def _runs(epochs: Sequence[Epoch], pixel_s: float) -> list[list[Epoch]]:
+    """Return the epochs by bar: those that no pixel lies between share one, so that the picture of
+    an hour has hundreds of bars."""
+    runs: list[list[Epoch]] = []
+    for epoch in epochs:
+        last = runs[-1] if runs else None
+        end_s = max(last[-1].committed_s, last[0].planned_s + 2 * pixel_s) if last else 0.0
+        if last and epoch.planned_s < end_s + pixel_s:
+            last.append(epoch)
+        else:
+            runs.append([epoch])
+    return runs
+
+
+def _told(run: Sequence[Epoch]) -> str:
+    longest = max(epoch.committed_s - epoch.planned_s for epoch in run)
+    if len(run) == 1:
+        return f"epoch {run[0].number}: {longest:.2f} s to its commit"
+    return f"epochs {run[0].number} to {run[-1].number}: at most {longest:.2f} s to a commit"
 
 
 def _lane(event: Event) -> str:
@@ -166,8 +186,8 @@ def _anomalies(outcome: Outcome) -> str:
 
 
 def _rows(anomaly: Anomaly) -> str:
-    shown = ", ".join(map(str, anomaly.rows[:_ROWS_SHOWN]))
-    return shown + (", …" if len(anomaly.rows) > _ROWS_SHOWN else "")
+    shown = ", ".join(map(str, anomaly.rows[:_NUMBERS_SHOWN]))
+    return shown + (", …" if len(anomaly.rows) > _NUMBERS_SHOWN else "")
 
 
 def _failures(outcome: Outcome) -> str:

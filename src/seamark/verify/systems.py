@@ -69,7 +69,8 @@ class Systems:
     """A context manager with Kafka, and PostgreSQL if wanted. `left_out` says for each fault that
     cannot be had here why not.
 
-    given: the addresses of a given Kafka and PostgreSQL; None is a server of our own.
+    given: the addresses of a given Kafka and PostgreSQL; None is a server of our own. brokers: of a
+    Kafka of our own; each topic is on all of them.
     """
 
     def __init__(
@@ -78,15 +79,18 @@ class Systems:
         faults: Collection[str],
         given: tuple[str | None, str | None] = (None, None),
         needs_postgres: bool = False,
+        brokers: int = 1,
     ) -> None:
         self._directory = directory
         self._faults = faults
         self._given = given
         self._needs_postgres = needs_postgres
+        self._brokers = brokers
         self._stack = contextlib.ExitStack()
         self.kafka: LocalKafka | None = None
         self.postgres: PostgresServer | None = None
         self.proxies: dict[str, CuttingProxy] = {}
+        self._kafka_proxies: list[CuttingProxy] = []
         self.disk: LimitedDisk | None = None
         self.storage = directory / "storage"
         self.left_out: dict[str, str] = {}
@@ -115,8 +119,9 @@ class Systems:
     @property
     def kafka_for_job(self) -> str:
         """Kafka's address for the job: behind the proxy, if there is one."""
-        proxy = self.proxies.get("kafka")
-        return f"127.0.0.1:{proxy.port}" if proxy else self.kafka_direct
+        if self.kafka is None:
+            return self.kafka_direct
+        return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self._kafka_proxies)
 
     @property
     def postgres_direct(self) -> str:
@@ -126,7 +131,7 @@ class Systems:
     @property
     def postgres_for_job(self) -> str:
         """PostgreSQL's URL for the job: behind the proxy, if there is one."""
-        proxy = self.proxies.get("postgres")
+        proxy = self.proxies.get("PostgreSQL")
         return (
             self.postgres.url(port=proxy.port) if self.postgres and proxy else self.postgres_direct
         )
@@ -135,16 +140,19 @@ class Systems:
         if self._given[0]:
             self.left_out["broker"] = f"Kafka at {self._given[0]} was given, so it is left alone"
             return
-        proxy = self._stack.enter_context(CuttingProxy())
+        proxies = [self._stack.enter_context(CuttingProxy()) for _ in range(self._brokers)]
         self.kafka = LocalKafka(
+            self._brokers,
             directory=self._directory / "kafka",
             listeners={_PROXIED: "PLAINTEXT"},
-            advertised={_PROXIED: proxy.port},
+            advertised={_PROXIED: [proxy.port for proxy in proxies]},
         )
         self._stack.enter_context(self.kafka)
-        host, _, port = self.kafka.address(_PROXIED).partition(":")
-        proxy.target = host, int(port)
-        self.proxies["kafka"] = proxy
+        for number, address in enumerate(self.kafka.address(_PROXIED).split(",")):
+            host, _, port = address.partition(":")
+            proxies[number].target = host, int(port)
+            self.proxies[f"broker {number + 1}"] = proxies[number]
+        self._kafka_proxies = proxies
 
     def _start_postgres(self) -> None:
         if self._given[1]:
@@ -157,7 +165,7 @@ class Systems:
 
         self.postgres = self._stack.enter_context(PostgresServer())
         proxy = CuttingProxy("127.0.0.1", self.postgres.port)
-        self.proxies["postgres"] = self._stack.enter_context(proxy)
+        self.proxies["PostgreSQL"] = self._stack.enter_context(proxy)
 
     def _mount(self) -> None:
         if "disk-full" not in self._faults:

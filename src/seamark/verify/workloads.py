@@ -72,11 +72,12 @@ def numbered_by(name: str) -> Numbering:
 
 
 def create_topics(servers: str, *names: str) -> None:
-    """Create topics of PARTITIONS partitions, where they are missing."""
+    """Create topics of PARTITIONS partitions, where they are missing, with the brokers' own default
+    of replicas."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    missing = [NewTopic(n, PARTITIONS, 1) for n in {*names} - {*admin.list_topics().topics}]
+    missing = [NewTopic(n, PARTITIONS, -1) for n in {*names} - {*admin.list_topics().topics}]
     for future in (admin.create_topics(missing) if missing else {}).values():
         future.result(30)
 

@@ -39,6 +39,20 @@ def test_it_dies_at_the_nth_time(armed: str, printed: list[str]) -> None:
     assert done.stderr.splitlines()[-1] == f"Seamark dies at failpoint {armed.partition(':')[0]}"
 
 
+def test_it_stops_once_and_goes_on() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", PASS_THREE],
+        env={**os.environ, "SEAMARK_FAILPOINT": "here:2@stop"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    _, status = os.waitpid(child.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    child.send_signal(signal.SIGCONT)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out.split()) == (0, ["1", "2", "3", "end"])
+    assert err.splitlines() == ["Seamark stops at failpoint here"]
+
+
 @pytest.mark.parametrize("armed", [None, "", "nowhere", "here:4"])
 def test_it_lives_when_the_point_is_not_reached(armed: str | None) -> None:
     done = run(PASS_THREE, armed)

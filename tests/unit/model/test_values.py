@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamark.api.checks import whole_bytes
 from seamark.model import errors
 from seamark.model.durations import seconds
 from seamark.model.guarantee import Guarantee
 from seamark.model.schema import quoted
-from seamark.model.sizes import whole_bytes
 
 
 @pytest.mark.parametrize(

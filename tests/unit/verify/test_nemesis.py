@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any, cast
 
+import pytest
 from pyspark.find_spark_home import _find_spark_home
 
-from seamark.verify.nemesis import spark_home
+from seamark.verify.driver import DriverProcess
+from seamark.verify.nemesis import Nemesis, spark_home
+from seamark.verify.plan import SECOND, Step
 
 
 def test_a_spark_of_links_has_a_place_of_its_own_for_what_executors_leave(tmp_path: Path) -> None:
@@ -17,3 +22,70 @@ def test_a_spark_of_links_has_a_place_of_its_own_for_what_executors_leave(tmp_pa
     (home / "work").mkdir()
     assert (home / "work").resolve().parent == home.resolve()
     assert spark_home(home) == home, "the next driver with executors has the same one"
+
+
+PROGRAM = """
+import os, sys, time
+from seamark.model import failpoints
+own = int(open("drivers").read())
+while True:
+    failpoints.reached("prepared")
+    failpoints.reached("recovered")
+    time.sleep(0.01)
+    if int(open("drivers").read()) > own:
+        sys.exit("LostTransactionError" if os.path.exists("wrong") else 1)
+"""
+
+
+class Programs:
+    """A `Patient` without Spark: a driver ends once another one has started, and it wakes up."""
+
+    patience_s = 60.0
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.count = 0
+        self.failures: list[str] = []
+        self.driver: DriverProcess
+
+    def start(self, failpoint: str | None = None, environment: object = None) -> None:
+        self.count += 1
+        (self.directory / "drivers").write_text(str(self.count))
+        log = self.directory / f"{self.count}.log"
+        self.driver = DriverProcess([sys.executable, "-c", PROGRAM], log, failpoint)
+
+    def recovered(self, timeout_s: float) -> bool:
+        return True
+
+    def epochs_done(self) -> int:
+        return 0
+
+    def fail(self, text: str) -> None:
+        self.failures.append(text)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [("recovered", "while its successor stood at recovered"), ("", "after its successor had come")],
+)
+def test_a_driver_is_held_at_a_point_and_woken_beside_its_successor(
+    then: str, told: str, wrong: bool, tmp_path: Path
+) -> None:
+    programs = Programs(tmp_path)
+    if wrong:
+        (tmp_path / "wrong").touch()
+    nemesis = Nemesis(cast(Any, None), cast(Any, programs))
+    try:
+        programs.start()
+        step = Step(1, "pause", 0, 0, 5, SECOND, 0, 0.5, "prepared:2", then)
+        assert nemesis.do(step) == f"woken {told}, ended with 1"
+        assert programs.count == 3
+        assert programs.driver.returncode is None, "the successor goes on"
+        assert [text.split("\n")[0] for text in programs.failures] == (
+            ["driver 2 (failpoint prepared:2@stop) was superseded and met LostTransactionError"]
+            * wrong
+        )
+    finally:
+        for driver in list(DriverProcess.living):
+            driver.kill_tree()

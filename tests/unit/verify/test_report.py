@@ -47,3 +47,27 @@ def test_the_page_needs_nothing_from_outside() -> None:
     html = page(outcome())
     assert not re.search(r"https?:|src=|@import|url\(", html)
     assert "<topic>" not in html
+
+
+def test_an_hour_is_told_in_less_than_a_megabyte() -> None:
+    hour = outcome()
+    hour.ended_s = hour.begun_s + 3600
+    hour.epochs = [
+        Epoch(n, 1000 + n * 0.5, 1000.3 + n * 0.5, 1000.4 + n * 0.5, {}) for n in range(7200)
+    ]
+    died = "killed, then died at decided, then died at recovery-committed:1"
+    hour.events = [
+        Event(kind, "driver, then at recovery-committed:1", at_s, at_s + 9, died)
+        for at_s in range(1000, 4600, 10)
+        for kind in ("fault", "recovery")
+    ]
+    assert len(page(hour)) < 400_000
+    assert "epochs 0 to 7199: at most 0.40 s to a commit" in page(hour)
+    hour.epochs = [e for e in hour.epochs if e.number % 10]
+    assert page(hour).count('class="epoch"') == 720, "a gap that can be seen parts them"
+
+
+def test_the_verdict_tells_when_the_first_was_found() -> None:
+    bad = outcome()
+    bad.failures, bad.first_s = ["driver 9 does not come back"], 1042.4
+    assert bad.verdict().startswith("BAD: 1 failures of the job (the first after 42 s) in 12,345")

@@ -73,7 +73,8 @@ def new_savepoint(
             watermark_ms=0,
             settings=settings,
             sources=tuple(
-                Source(uid, number, _json_offset(offsets.get(uid)))
+                # As JSON has it: Kafka's partitions may be given as numbers.
+                Source(uid, number, json.loads(json.dumps(offsets.get(uid))))
                 for uid, number in uids.source_numbers().items()
             ),
             source_lines=uids.source_lines,
@@ -106,11 +107,6 @@ def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
     # A query pins this setting at its start; until then the log has none.
     found[PARTITIONS] = str(job.partitions or spark.conf.get(PARTITIONS))
     return found
-
-
-def _json_offset(offset: Any) -> Any:
-    """Return an offset as JSON has it: Kafka's partitions may be given as numbers."""
-    return json.loads(json.dumps(offset))
 
 
 def _checked(savepoint: SavepointRecord, state: State) -> dict[tuple[str, str, str], DataFrame]:

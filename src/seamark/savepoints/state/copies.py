@@ -24,7 +24,6 @@ class Copy(Protocol):
     def __call__(self, path: str, to: str = "") -> tuple[int, int]:
         """Copy the file `path`, relative to both directories, or to `to` in the new one; return its
         bytes and CRC-32. Raises FileNotFoundError; the new file must not exist."""
-        ...
 
 
 def copier(

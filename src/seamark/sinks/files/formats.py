@@ -28,7 +28,6 @@ class Output(Protocol):
 
     def write(self, data: Any, /) -> int:
         """Take bytes, or a buffer valid only until the call returns."""
-        ...
 
 
 class Encoder(Protocol):
@@ -37,19 +36,15 @@ class Encoder(Protocol):
     @property
     def buffered_bytes(self) -> int:
         """The bytes kept in memory."""
-        ...
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch. Its buffers are valid only until the call returns."""
-        ...
 
     def flush(self) -> None:
         """Write the rows kept in memory."""
-        ...
 
     def close(self) -> None:
         """Write the remaining rows; the file itself stays open."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ def _owner(job_id: str, sink_uid: str) -> str:
     return digest(f"{job_id}\0{sink_uid}", 16)
 
 
+@dataclass(eq=False)
 class Stream:
     """A file for pyarrow's writers. Only `finish` and `abort` end it.
 
@@ -68,20 +69,12 @@ class Stream:
     abort: gives up, also after `finish`. Never raises.
     """
 
+    path: str
+    _write: Callable[[Any], int]
+    finish: Callable[[], tuple[str, tuple[str, ...]]]
+    abort: Callable[[], None]
+    size_bytes: int = 0
     closed = False
-
-    def __init__(
-        self,
-        path: str,
-        write: Callable[[Any], int],
-        finish: Callable[[], tuple[str, tuple[str, ...]]],
-        abort: Callable[[], None],
-    ) -> None:
-        self.path = path
-        self.size_bytes = 0
-        self._write = write
-        self.finish = finish
-        self.abort = abort
 
     def write(self, data: Any, /) -> int:
         """Append bytes."""

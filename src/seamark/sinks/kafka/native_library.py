@@ -12,6 +12,7 @@ import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -90,16 +91,6 @@ def load() -> Any | None:
     return library
 
 
-class _Functions:
-    """librdkafka's functions, found by name and typed."""
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        for name, (result, arguments) in _FUNCTIONS.items():
-            function = getattr(library, f"rd_kafka_{name}")
-            function.restype, function.argtypes = result, arguments
-            setattr(self, name, function)
-
-
 def _open() -> Any:
     import confluent_kafka
 
@@ -108,7 +99,11 @@ def _open() -> Any:
     if not found:
         raise OSError(f"no librdkafka in {folder}")
     # The process has loaded the wheel's own copy already; dlopen of its path returns it.
-    functions: Any = _Functions(ctypes.CDLL(str(found[0])))
+    library, functions = ctypes.CDLL(str(found[0])), SimpleNamespace()
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, f"rd_kafka_{name}")
+        function.restype, function.argtypes = result, arguments
+        setattr(functions, name, function)
     version = functions.version()
     if not _SUPPORTED[0] <= version < _SUPPORTED[1]:
         raise RuntimeError(f"its version is {version:#010x}, tried are 2.x")

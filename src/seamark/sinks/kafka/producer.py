@@ -65,12 +65,10 @@ class Producer(ABC):
     @abstractmethod
     def connect(self, timeout_s: float) -> None:
         """Find the brokers and the topic's partitions; raises WriteRefusedError if none answers."""
-        ...
 
     @abstractmethod
     def init_transactions(self, timeout_s: float) -> None:
         """Fence the previous holder of this transactional id, and get an identity."""
-        ...
 
     def identity(self, timeout_s: float) -> ProducerIdentity:
         """Return the identity given by `init_transactions`. librdkafka reports it a moment later,
@@ -91,34 +89,28 @@ class Producer(ABC):
     @abstractmethod
     def _poll(self, wait_s: float) -> None:
         """Take in librdkafka's reports; wait up to `wait_s` for the first one."""
-        ...
 
     @abstractmethod
     def begin(self) -> None:
         """Forget the counts, and begin a transaction if there is a transactional id."""
-        ...
 
     @abstractmethod
     def produce(self, batch: pa.RecordBatch) -> None:
         """Hand over every row, in order; waits while the queue is full. Raises WriteRefusedError
         for a refused row, or after `stall_timeout_s` without progress."""
-        ...
 
     @abstractmethod
     def serve(self, flush_s: float) -> None:
         """Take in librdkafka's reports. With `flush_s` > 0, first send for up to that long,
         regardless of linger.ms. Raises WriteRefusedError if a delivery has failed."""
-        ...
 
     @abstractmethod
     def abort(self, timeout_s: float) -> None:
         """Drop the queued rows and try to abort the transaction; raises nothing."""
-        ...
 
     @abstractmethod
     def close(self) -> None:
         """Free everything. Does not end an open transaction. May take a while; raises nothing."""
-        ...
 
 
 class Progress:

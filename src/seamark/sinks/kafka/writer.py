@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seamark.contracts.read_back import Targets
@@ -25,24 +26,18 @@ _ABORT_TIMEOUT_S = 2.0
 _IDENTITY_TIMEOUT_S = 10.0
 
 
+@dataclass(eq=False)
 class KafkaWriter:
     """See `CommittingWriter`. Without rows it takes no producer and begins no transaction: ending
     an empty transaction is an error at the broker."""
 
-    def __init__(
-        self,
-        context: WriterContext,
-        config: ProducerConfig,
-        pool: Callable[[ProducerConfig, bool], ProducerPool],
-        schema_id: int | None = None,
-    ) -> None:
-        self._context = context
-        self._config = config
-        self._pool_for = pool
-        self._schema_id = schema_id
-        self._pool: ProducerPool | None = None
-        self._lease: Lease | None = None
-        self._open_at_broker = False
+    _context: WriterContext
+    _config: ProducerConfig
+    _pool_for: Callable[[ProducerConfig, bool], ProducerPool]
+    _schema_id: int | None = None
+    _pool: ProducerPool | None = None
+    _lease: Lease | None = None
+    _open_at_broker: bool = False
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See `CommittingWriter`."""

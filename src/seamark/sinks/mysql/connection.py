@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from seamark.model.errors import ConfigurationError
+from seamark.model.schema import quoted as quoted
 from seamark.sinks.internal.servers import load_driver, split_url, url_options
 
 CONNECT_TIMEOUT_S = 5
@@ -28,7 +29,7 @@ _OPTIONS = {
 _SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO"
 
 _DUPLICATE_KEY = 1062
-_NO_SUCH_TABLE = 1146
+NO_SUCH_TABLE = 1146
 _LOCKED = frozenset({1205, 1213, 3572})
 # The line is cut, or the server goes down, comes up, or is read-only for a moment (a failover).
 _AWAY = frozenset({0, *range(2000, 2100), *range(1156, 1162), 1040, 1053, 1152, 1290, 1317, 1836,
@@ -150,11 +151,6 @@ def close(connection: Any) -> None:
             connection.close()
 
 
-def quoted(*names: str) -> str:
-    """Return a name as SQL: ``quoted("db", "t")`` is ``db.t``, for any characters."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
-
-
 def number(error: BaseException) -> int:
     """Return the server's error number, or the client's (2000 to 2099)."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else 0
@@ -173,11 +169,6 @@ def is_locked(error: BaseException) -> bool:
 def is_duplicate(error: BaseException) -> bool:
     """Whether a row with the same key exists."""
     return number(error) == _DUPLICATE_KEY
-
-
-def is_missing_table(error: BaseException) -> bool:
-    """Whether a table does not exist."""
-    return number(error) == _NO_SUCH_TABLE
 
 
 def is_refused_row(error: BaseException) -> bool:

@@ -98,7 +98,7 @@ def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
     try:
         ((staged,),) = server.rows(connection, f"SELECT COUNT(*) FROM {stage}")
     except errors as error:
-        if not server.is_missing_table(error):
+        if server.number(error) != server.NO_SUCH_TABLE:
             raise
         staged = None
     if staged != committable.rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -22,21 +23,20 @@ from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
 from seamark.sinks.redis.server import WRITE_TIMEOUT_S, Address, Link
 
 
+@dataclass(eq=False)
 class RedisWriter:
     """One attempt's writer. Connects when its first row comes. The subclass decides where blocks
     go."""
 
+    _address: Address
+    _layout: Layout
+    _replicas: int
+    _name: str
+    _context: WriterContext
     mset = False
 
-    def __init__(
-        self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
-    ) -> None:
-        self._address = address
-        self._layout = layout
-        self._replicas = replicas
-        self._name = name
-        self._context = context
-        self._keys = Keys(context.job_id, context.sink_uid)
+    def __post_init__(self) -> None:
+        self._keys = Keys(self._context.job_id, self._context.sink_uid)
         self._link: Link | None = None
         self._rows = 0
 
@@ -131,12 +131,10 @@ class UpsertWriter(RedisWriter):
 
     mset = True
 
-    def __init__(
-        self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
-    ) -> None:
-        super().__init__(address, layout, replicas, name, context)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._guard = self._keys.named("guard")
-        at = context
+        at = self._context
         self._who = (at.generation, at.epoch, at.partition_id, at.attempt)
         self._on_its_way: Block | None = None
         self._entered = False
@@ -212,11 +210,9 @@ class UpsertWriter(RedisWriter):
 class StageWriter(RedisWriter):
     """Appends blocks to a list read only by the committer."""
 
-    def __init__(
-        self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
-    ) -> None:
-        super().__init__(address, layout, replicas, name, context)
-        self._stage = str(AttemptName.of(context, token=random_token(16)))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._stage = str(AttemptName.of(self._context, token=random_token(16)))
         self._blocks = 0
         self._awaited = 0
 

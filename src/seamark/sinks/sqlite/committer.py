@@ -77,7 +77,7 @@ class SQLiteCommitter:
                 outcomes = [self._commit_one(cursor, one).of_commit for one in committables]
                 database.prune(cursor, committables)
         except errors as error:
-            if database.is_busy(error):
+            if "is locked" in str(error):  # the driver has no error code for it
                 log.info("%s is locked by another program; trying again", self._name)
                 return [CommitOutcome.RETRY] * len(committables)
             raise CommitFailedError(

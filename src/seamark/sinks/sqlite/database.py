@@ -61,11 +61,6 @@ def driver_errors() -> Any:
     return driver().Error
 
 
-def is_busy(error: Exception) -> bool:
-    """Whether another connection holds the lock. The driver has no error code for this."""
-    return "is locked" in str(error)
-
-
 @contextlib.contextmanager
 def connect(path: str) -> Iterator[Any]:
     """Yield a cursor outside any transaction; usable in the calling thread."""

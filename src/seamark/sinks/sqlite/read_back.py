@@ -11,6 +11,7 @@ from seamark.model.errors import OperationFailedError
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.epoch_column import by_epoch
 from seamark.sinks.sqlite import database
+from seamark.sinks.sqlite.database import quoted
 
 _BATCH_ROWS = 65_536
 
@@ -19,14 +20,14 @@ def read(path: str, table: str, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows; by epoch if a column has it."""
     parts = []
     for number, field in enumerate(asked.schema):
-        name = _quoted(field.name)
+        name = quoted(field.name)
         # The driver takes a column's type from its first rows, so none may be null.
         kind, instead = _stored(field.type)
         parts += [f"CAST(ifnull({name}, {instead}) AS {kind}) AS v{number}"]
         parts += [f"{name} IS NULL AS n{number}"]
     if asked.epoch_column:
-        parts.append(f"CAST(ifnull({_quoted(asked.epoch_column)}, -1) AS INTEGER) AS epoch")
-    query = f"SELECT rowid AS place, {', '.join(parts)} FROM {_quoted(table)}"
+        parts.append(f"CAST(ifnull({quoted(asked.epoch_column)}, -1) AS INTEGER) AS epoch")
+    query = f"SELECT rowid AS place, {', '.join(parts)} FROM {quoted(table)}"
     try:
         with database.connect(path) as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
@@ -66,7 +67,3 @@ def _stored(kind: pa.DataType) -> tuple[str, str]:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return "BLOB", "x''"
     return "TEXT", "''"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

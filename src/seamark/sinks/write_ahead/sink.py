@@ -67,7 +67,6 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
     @abstractmethod
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """See `seamark.contracts.write_ahead.Sender`."""
-        ...
 
     def check_target(self) -> None:
         """Check the real target before anything is written. Called in the driver, at each start.

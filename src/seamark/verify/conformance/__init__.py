@@ -20,42 +20,18 @@ import pytest
 for _module in ("suite", "further_suites", "idempotent", "write_ahead"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
-from seamark.verify.conformance.further_suites import (  # noqa: E402
-    DeadLetterConformance,
-    ExpiryConformance,
-    ForgettingConformance,
-    LineConformance,
-    RefusalConformance,
-    ServerConformance,
-)
-from seamark.verify.conformance.idempotent import (  # noqa: E402
-    IdempotentConformance,
-    KeyedServerConformance,
-    KeyedSinkUnderTest,
-)
-from seamark.verify.conformance.steps import (  # noqa: E402
-    LineUnderTest,
-    ServerUnderTest,
-    SinkUnderTest,
-)
-from seamark.verify.conformance.suite import SinkConformance  # noqa: E402
-from seamark.verify.conformance.write_ahead import WriteAheadConformance  # noqa: E402
-from seamark.verify.proxy import CuttingProxy  # noqa: E402
-
-__all__ = [
-    "CuttingProxy",
-    "DeadLetterConformance",
-    "ExpiryConformance",
-    "ForgettingConformance",
-    "IdempotentConformance",
-    "KeyedServerConformance",
-    "KeyedSinkUnderTest",
-    "LineConformance",
-    "LineUnderTest",
-    "RefusalConformance",
-    "ServerConformance",
-    "ServerUnderTest",
-    "SinkConformance",
-    "SinkUnderTest",
-    "WriteAheadConformance",
-]
+from seamark.verify.conformance.further_suites import DeadLetterConformance as DeadLetterConformance
+from seamark.verify.conformance.further_suites import ExpiryConformance as ExpiryConformance
+from seamark.verify.conformance.further_suites import ForgettingConformance as ForgettingConformance
+from seamark.verify.conformance.further_suites import LineConformance as LineConformance
+from seamark.verify.conformance.further_suites import RefusalConformance as RefusalConformance
+from seamark.verify.conformance.further_suites import ServerConformance as ServerConformance
+from seamark.verify.conformance.idempotent import IdempotentConformance as IdempotentConformance
+from seamark.verify.conformance.idempotent import KeyedServerConformance as KeyedServerConformance
+from seamark.verify.conformance.idempotent import KeyedSinkUnderTest as KeyedSinkUnderTest
+from seamark.verify.conformance.steps import LineUnderTest as LineUnderTest
+from seamark.verify.conformance.steps import ServerUnderTest as ServerUnderTest
+from seamark.verify.conformance.steps import SinkUnderTest as SinkUnderTest
+from seamark.verify.conformance.suite import SinkConformance as SinkConformance
+from seamark.verify.conformance.write_ahead import WriteAheadConformance as WriteAheadConformance
+from seamark.verify.proxy import CuttingProxy as CuttingProxy

@@ -107,7 +107,6 @@ class HasSink(Protocol):
     @property
     def sink(self) -> TwoPhaseCommitSink[Any]:
         """The sink."""
-        ...
 
 
 def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:

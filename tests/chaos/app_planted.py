@@ -1,0 +1,130 @@
+"""A user's job, as `seamark verify --app` wants it, on a Seamark with one fault: rows to Kafka and
+PostgreSQL by a protocol with the part named by the argument replaced. The wrong parts are those of
+`tests/model/planted_bugs.py`; with ``sound`` none is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import seamark as sm
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.sink_commits import SinkCommits
+from seamark.checkpoint.store import CheckpointStore
+from seamark.protocol import procedures
+from tests.model import planted_bugs as model
+from tests.simulation import planted_bugs as simulation
+
+Names = dict[tuple[Any, str], Any]
+RECORDS = Path.cwd() / "storage" / "planted" / "epochs"
+"""Where `seamark verify` has this job write its checkpoints."""
+TRUST = "trust a batch id as a token after restart"
+
+_is_decided, _commit = CheckpointStore.is_decided, SinkCommits.commit
+
+
+def _is_stored(self: CheckpointStore, epoch: int) -> bool:
+    return _is_decided(self, epoch) or bool(self.epoch(epoch).prepared)
+
+
+def _commit_oldest_attempt(self: SinkCommits, uid: str, epoch: int, generation: int) -> None:
+    _commit(self, uid, epoch, min(self.job.store.epoch(epoch).prepared))
+
+
+def _commit_lingering(
+    self: SinkCommits, uid: str, below_generation: int, keep: Sequence[str] = ()
+) -> None:
+    found = [each for each in self.list_lingering(uid) if each.generation < below_generation]
+    self._commit(self._attached[uid], [each.committable for each in found], -1)
+
+
+def _settle(settle: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda own, records, sinks: settle(
+        own, tuple(sorted(epoch for epoch, of in sinks._staged if of == own)), records, sinks
+    )
+
+
+_IN_PROCEDURES: dict[str, tuple[str, Callable[..., Any]]] = {
+    "abort what was decided": ("recover", model._recover_aborting_the_last_decided),
+    "forget a sink": ("commit_attempt", model._commit_forgetting_a_sink),
+    "skip check_continuity": ("check_continuity", lambda epoch, last: None),
+    "write before recovery has aborted": ("recover", model._recover_without_abort),
+    "store without a look at the fence": ("store_attempt", model._store_unfenced),
+    "believe a sink that has forgotten": ("commit_attempt", model._commit_without_proof),
+    "sweep at the end what a successor commits": ("settle_own", _settle(model._settle_stored)),
+    "settle at the end only what the driver knows": ("settle_own", _settle(model._settle_known)),
+}
+PLANTED: dict[str, Names] = {
+    "sound": {},
+    **{name: {(procedures, on): wrong} for name, (on, wrong) in _IN_PROCEDURES.items()},
+    "commit before the decision": {(CheckpointStore, "is_decided"): _is_stored},
+    TRUST: {},  # `TrustingWriter`
+    "reuse an id while its outcome is open": {
+        (Coordinator, "begin_epoch"): simulation._settled_is_stored
+    },
+    "commit another generation's transactions": {(SinkCommits, "commit"): _commit_oldest_attempt},
+    "no seal": {(CheckpointStore, "seal"): lambda self, epoch, generation, seal: seal},
+    "commit lingering transactions": {(SinkCommits, "abort_lingering"): _commit_lingering},
+    "keep the plans beyond a void decision": {(CheckpointStore, "latest_planned"): lambda self: -1},
+    **simulation.AROUND,
+}
+"""The faults by name; `tests/simulation` plants the same ones into a simulated world."""
+
+
+class TrustingWriter:
+    """Leaves out an epoch that an earlier driver had stored, as if its rows were there."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def write(self, batch: Any) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+
+def _trusting(sink_class: type) -> type:
+    class TrustingSink(sink_class):  # type: ignore[misc]
+        def create_writer(self, context: sm.WriterContext) -> Any:
+            writer = super().create_writer(context)
+            stored = list((RECORDS / str(context.epoch)).glob("prepared.*.json"))
+            return TrustingWriter(writer) if stored else writer
+
+    return TrustingSink
+
+
+bug = sys.argv[1]
+kafka_sink, postgres_sink = sm.KafkaSink, sm.PostgresSink
+if bug == TRUST:
+    kafka_sink, postgres_sink = map(_trusting, (kafka_sink, postgres_sink))
+servers = os.environ.get("SEAMARK_VERIFY_KAFKA", "localhost:9092")
+job = sm.Job("planted", checkpoint=sm.CheckpointConfig(storage="checkpoints", interval="1s"))
+rows = (
+    job.source(sm.KafkaSource(servers, topics=["planted-in"]), uid="rows")
+    .selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+    .selectExpr("key", "CAST(get_json_object(value, '$.id') AS BIGINT) AS id")
+)
+job.sink(
+    rows,
+    kafka_sink(
+        servers,
+        topic="planted-out",
+        key="key",
+        value_format="json",
+        transactional_id_prefix="planted",
+        transaction_timeout="14min",
+    ),
+    uid="to-kafka",
+)
+url = os.environ.get("SEAMARK_VERIFY_POSTGRES", "postgresql://localhost/postgres")
+job.sink(rows, postgres_sink(url, table="planted", create_table=True), uid="to-postgres")
+
+if __name__ == "__main__":
+    for (on, name), wrong in PLANTED[bug].items():
+        setattr(on, name, wrong)
+    job.run()
