@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.chaos.driver import REPOSITORY, wait_until
 
@@ -30,11 +31,20 @@ class Answer:
 
 
 class Dashboard:
-    """`seamark dashboard`, from `with` to its end; `start` starts it again on the same port."""
+    """`seamark dashboard`, from `with` to its end; `start` starts it again on the same port. It is
+    asked at 127.0.0.1, whatever address it tells. `token` is "" where it tells none."""
 
-    def __init__(self, storage: Path, home: Path) -> None:
+    def __init__(
+        self,
+        storage: Path,
+        home: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._storage = storage
         self._home = home
+        self._options = options
+        self._environment = dict(environment or {})
         self._log = home / "dashboard.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -64,19 +74,22 @@ class Dashboard:
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
             "SEAMARK_HOME": str(self._home),
+            **self._environment,
         }
         self._home.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "--storage", str(self._storage)], stdout=log, stderr=log, env=variables
-            )
+                [*command, "--storage", str(self._storage), *self._options],
+                stdout=log, stderr=log, env=variables,
+            )  # fmt: skip
 
         def announced() -> str:
             assert self._process is not None and self._process.poll() is None, self.said()
-            return next((line for line in self.said().splitlines() if "#token=" in line), "")
+            return next((line for line in self.said().splitlines() if line.startswith("http")), "")
 
         address = wait_until("the dashboard's address", announced, 120)
-        self.url, _, self.token = address.strip().partition("/#token=")
+        told, _, self.token = address.strip().partition("#token=")
+        self.url = f"http://127.0.0.1:{urlsplit(told).port}"
 
     def kill(self) -> None:
         """End it by SIGKILL."""

@@ -145,21 +145,47 @@ def checkpoints(
 def dashboard(
     storage: options.Storage = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = 8084,
+    address: Annotated[
+        str, typer.Option(help="Address to listen on; but for the loopback one with a login.")
+    ] = "127.0.0.1",
+    certificate: Annotated[
+        Path | None,
+        options.text("FILE", "PEM file with private key and certificate chain: HTTPS."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        options.text("FILE", "Holds the dashboard's token; default: a new one, printed."),
+    ] = None,
+    login_header: Annotated[
+        str, options.text("NAME", "Header in which a proxy with a login names its user.")
+    ] = "",
+    proxy: Annotated[
+        list[str] | None,
+        options.text("ADDRESS", "Address or network of that proxy; may be repeated."),
+    ] = None,
     verbose: options.Verbose = 0,
 ) -> None:
     """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.
 
-    Prints the address. Everybody on this machine may look; only holders of the token, behind the #
-    of the address, can change a job.
+    Prints the address. On 127.0.0.1 everybody on this machine may look; only holders of the token,
+    behind the # of the address, can change a job. On any other address (--address) nobody may look
+    without the token, or a login at a proxy.
     """
-    from seamark.dashboard.server import run_dashboard
+    from seamark.dashboard.server import Served, run_dashboard
     from seamark.operations.storage import storage_of
 
-    run_dashboard(storage_of("dashboard", storage), port, _announce)
+    served = Served(address, port, certificate, token_file, login_header, proxy or ())
+    run_dashboard(storage_of("dashboard", storage), served, _announce)
 
 
 def _announce(address: str) -> None:
     typer.echo("dashboard (Ctrl-C ends it):", err=True)
     typer.echo(address)
+    if address.startswith("http://") and "//127." not in address and "//localhost" not in address:
+        typer.echo(
+            "Without --certificate the token crosses the network in plain text: give one, or let a "
+            "proxy with TLS stand in front.",
+            err=True,
+        )

@@ -233,7 +233,8 @@ class Jobs:
             return Page.problem(
                 409,
                 "No token of this job lies in this user's home on this machine: its driver has "
-                "ended, or runs elsewhere or as another user; use `seamark` there",
+                "ended, or runs elsewhere or as another user; use `seamark` there, or start the "
+                "dashboard with the driver's SEAMARK_TOKEN or SEAMARK_TOKEN_FILE",
             )
         job, execution = self._find(jid)
         try:

@@ -1,21 +1,19 @@
 """The paths of the dashboard: a driver's (`rest/routes.py`) for every job of a storage, and the
-files of the front end. It listens on the loopback address only.
+files of the front end.
 
-- Everybody on this machine may read, from the dashboard's own pages: the `Host` header must name a
-  loopback address, so a foreign page cannot reach it under a name of its own (DNS rebinding). No
-  answer allows another origin to read it (CORS).
-- Every request to change a job needs the dashboard's token, as a bearer. A browser does not send it
-  by itself, so a foreign page cannot either.
-- The page may load only files of this server, and runs no inline script (CSP).
+- Who may look, and who may change a job, is said by `login.py`. Where everybody on the machine may
+  look, the `Host` header must name a loopback address, so a foreign page cannot reach it under a
+  name of its own (DNS rebinding). No answer allows another origin to read it (CORS).
+- A request to change a job needs what no browser sends by itself, so a foreign page cannot make it.
+- The page may load only files of this server, and runs no inline script (CSP). These files and
+  ``/login`` are for everybody: the page to log in is among them.
 """
 
 from __future__ import annotations
 
-import hmac
 import mimetypes
 import re
 from collections.abc import Callable
-from functools import partial
 from importlib.resources import files
 from typing import Annotated, ClassVar
 
@@ -26,6 +24,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from seamark.dashboard.jobs import Jobs
+from seamark.dashboard.login import Login
 from seamark.dashboard.shared_pages import Page, ReadyPages, respond
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
 from seamark.model.checkpoint_series import series
@@ -33,7 +32,7 @@ from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.errors import SeamarkError
 from seamark.rest.action_routes import JobId, TriggerId
 from seamark.rest.connections import Connections
-from seamark.rest.guard import Guard, Message, refuse
+from seamark.rest.guard import App, Guard, Message, refuse
 from seamark.rest.models import SavepointDisposalRequest
 from seamark.rest.observed import PAGES
 from seamark.rest.observed import Page as JobPage
@@ -42,16 +41,8 @@ from seamark.rest.routes import CheckpointId, Since, VertexId, problems
 _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 
 
-def allows(authorization: str | None, token: str) -> bool:
-    """Whether the value of an ``Authorization`` header is this token, as a bearer."""
-    scheme, _, given = (authorization or "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(
-        given.strip().encode(), token.encode()
-    )
-
-
 class Protection(Guard):
-    """ASGI middleware: refuses foreign hosts and large bodies, adds `headers`."""
+    """ASGI middleware: refuses strangers, foreign hosts and large bodies, adds `headers`."""
 
     at_once = 18  # fewer than the threads that make pages
     most_body = 4096
@@ -66,27 +57,50 @@ class Protection(Guard):
         "x-content-type-options": "nosniff",
     }
 
+    def __init__(self, app: App, connections: Connections, login: Login) -> None:
+        super().__init__(app, connections, login.has_token)
+        self._login = login
+
+    def is_holder(self, scope: Message, headers: dict[bytes, bytes]) -> bool:
+        """Whether the request is the token holder's, or a user's of the proxy."""
+        return self._login.knows(scope)
+
     def refusal(
         self, scope: Message, headers: dict[bytes, bytes], client: str
     ) -> JSONResponse | None:
         """Return the refusal of a request; None if it is to be answered."""
-        if _LOOPBACK.fullmatch(headers.get(b"host", b"")):
+        if self._login.is_open:
+            if _LOOPBACK.fullmatch(headers.get(b"host", b"")):
+                return None
+            return refuse(421, "this dashboard answers on the loopback address only")
+        if not client or scope["path"] in ("/", "/login") or scope["path"].startswith("/static/"):
             return None
-        return refuse(421, "this dashboard answers on the loopback address only")
+        return refuse(401, _how(self._login))
+
+
+def _how(login: Login) -> str:
+    """Return what a stranger is told."""
+    if login.header:
+        return (
+            "This needs a login: come through the dashboard's proxy, which names its user in the "
+            f"header {login.header}; a request to change a job has X-Requested-With: seamark too"
+        )
+    return (
+        "This needs the token of the dashboard: open it by the whole address that "
+        "`seamark dashboard` has printed, with what stands behind the #, or give the token of its "
+        "--token-file"
+    )
 
 
 Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
-    """Return the application. A request to change a job must show `token`; `connections` are the
-    server's."""
+def make_app(jobs: Jobs, login: Login, connections: Connections) -> FastAPI:
+    """Return the application for those whom `login` lets in; `connections` are the server's."""
     app = FastAPI(title="Seamark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(ReadyPages, fresh=jobs.fresh)
-    app.add_middleware(  # the outermost
-        Protection, connections=connections, holds=partial(allows, token=token)
-    )
+    app.add_middleware(Protection, connections=connections, login=login)  # the outermost
     for path, page, kind in _front_end():
         app.add_api_route(path, _file(page, kind), methods=["GET"])
 
@@ -98,8 +112,12 @@ def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
     async def reject(request: Request, error: RequestValidationError) -> Response:
         return respond(request.headers, Page.problem(422, "; ".join(problems(error))))
 
+    @app.get("/login")
+    async def say(request: Request) -> Response:
+        return respond(request.headers, Page.of(login.page(request.scope)))
+
     app.include_router(_page_routes(jobs))
-    app.include_router(_action_routes(jobs, token))
+    app.include_router(_action_routes(jobs, login))
     return app
 
 
@@ -175,19 +193,15 @@ def _page_routes(jobs: Jobs) -> APIRouter:
     return router
 
 
-def _action_routes(jobs: Jobs, token: str) -> APIRouter:
+def _action_routes(jobs: Jobs, login: Login) -> APIRouter:
     """Return the paths of actions on a job, and of their outcomes."""
     router = APIRouter()
 
-    async def require_token(request: Request) -> None:
-        if not allows(request.headers.get("authorization"), token):
-            raise HTTPException(
-                401,
-                "This needs the token of the dashboard: open it by the whole address that "
-                "`seamark dashboard` has printed, with what stands behind the #",
-            )
+    async def require_login(request: Request) -> None:
+        if not login.may_change(request.scope):
+            raise HTTPException(401, _how(login))
 
-    allowed = [Depends(require_token)]
+    allowed = [Depends(require_login)]
 
     async def act(request: Request, jid: str, method: str, path: str) -> Response:
         body = await request.body()

@@ -1,41 +1,85 @@
-"""Runs the dashboard: a server of its own on the loopback address, until the user ends it."""
+"""Runs the dashboard: a server of its own, until the user ends it.
+
+On the loopback address it is for everybody on this machine, elsewhere for those who log in
+(`login.py`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
-from seamark.api.rest_config import LOOPBACK
+from seamark.api.rest_config import LOOPBACK, RestConfig
 from seamark.dashboard.jobs import Jobs
+from seamark.dashboard.login import Login, by_header
 from seamark.dashboard.routes import make_app
-from seamark.model.errors import UserError
+from seamark.model.errors import ConfigurationError, PreflightError, UserError
 from seamark.rest.connections import Connections, Listener, guarded_server
+from seamark.rest.server import check_certificate, own_address
+from seamark.runtime.token import token_in
 
 CONNECTIONS = 512
 
 
-def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class Served:
+    """Where the dashboard listens, and who may log in.
+
+    port: 0 takes a free one.
+    certificate: a PEM file with private key and certificate chain: HTTPS alone. None is plain HTTP.
+    token_file: holds the dashboard's token; None makes a token, told by its address alone.
+    header, proxies: as of `Login`, not yet checked.
+    """
+
+    address: str = LOOPBACK
+    port: int = 8084
+    certificate: Path | None = None
+    token_file: Path | None = None
+    header: str = ""
+    proxies: Sequence[str] = ()
+
+    def rest_config(self) -> RestConfig:
+        """Return the address and the certificate, checked as a driver's. Raises UserError."""
+        try:
+            pem = str(self.certificate) if self.certificate else None
+            config = RestConfig(address=self.address, port=self.port, certificate=pem)
+            check_certificate(config)
+        except (ConfigurationError, PreflightError) as error:
+            said = str(error).replace("rest.certificate", "--certificate")
+            raise UserError(
+                said.replace("RestConfig: address", "--address").replace(
+                    "REST interface", "dashboard"
+                )
+            ) from None
+        return config
+
+    def login(self) -> Login:
+        """Return who may use it. Raises UserError."""
+        header, proxies = by_header(self.header, self.proxies)
+        if self.token_file is None:
+            token = secrets.token_urlsafe(32)
+        else:
+            token = token_in(self.token_file, f"--token-file {self.token_file}")
+        return Login(token, self.rest_config().is_loopback and not header, header, proxies)
+
+
+def run_dashboard(storage: str, served: Served, announce: Callable[[str], None]) -> None:
     """Serve the jobs of `storage`, and return after SIGINT or SIGTERM. Called from the main thread.
 
-    `port` 0 takes a free one. Once the server listens, `announce` is called with its address. After
-    the # of the address stands the token to change jobs, told nowhere else. Raises UserError if the
-    port is taken, or the storage cannot be read.
+    Once the server listens, `announce` is called with its address. After the # of the address
+    stands the token to change jobs, told nowhere else, unless the user has given the token or a
+    proxy logs users in. Raises UserError if the address cannot be had, the storage cannot be read,
+    or the login is not well given.
     """
-    listener = Listener()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((LOOPBACK, port))
-    except OSError as error:
-        listener.close()
-        raise UserError(
-            f"port {port} of {LOOPBACK} cannot be had ({error.strerror}); give another one with "
-            "--port, or --port 0 for any that is free"
-        ) from None
-    listener.listen()
+    config, login = served.rest_config(), served.login()
+    listener = _listen(config)
     jobs = Jobs(storage)
     try:
         jobs.find_all()  # before the first browser asks: for some storages Spark is started
@@ -43,20 +87,44 @@ def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> N
         raise UserError(
             f"{storage} cannot be read ({error}); give another with --storage"
         ) from None
-    token = secrets.token_urlsafe(32)
     connections = Connections(CONNECTIONS)
     server = guarded_server(
-        make_app(jobs, token, connections),
+        make_app(jobs, login, connections),
         connections,
         keep_alive_s=30,
         timeout_graceful_shutdown=2,
+        **({"ssl_certfile": config.certificate} if config.certificate else {}),
     )
     # uvicorn ends at a signal, and then sends it again.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    announce(f"http://{LOOPBACK}:{listener.getsockname()[1]}/#token={token}")
+    host = own_address(os.environ) if config.address in ("0.0.0.0", "::") else config.address
+    place = f"[{host}]" if ":" in host else host
+    told = "" if served.token_file or login.header else f"#token={login.token}"
+    announce(f"{config.scheme}://{place}:{listener.getsockname()[1]}/{told}")
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
+
+
+def _listen(config: RestConfig) -> socket.socket:
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            config.address, config.port, type=socket.SOCK_STREAM
+        )[0]
+        listener = Listener(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise UserError(
+            f"port {config.port} of {config.address} cannot be had ({error.strerror}); give "
+            "another one with --port, or --port 0 for any that is free"
+        ) from None
+    listener.listen()
+    return listener
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -39,6 +39,11 @@ class Guard:
         self._headers = [(name.encode(), value.encode()) for name, value in self.headers.items()]
         self._places = {holder: asyncio.Semaphore(self.at_once) for holder in (True, False)}
 
+    def is_holder(self, scope: Message, headers: dict[bytes, bytes]) -> bool:
+        """Whether a request is a token holder's."""
+        authorization = headers.get(b"authorization")
+        return authorization is not None and self._holds(authorization.decode("latin-1"))
+
     def refusal(
         self, scope: Message, headers: dict[bytes, bytes], client: str
     ) -> JSONResponse | None:
@@ -59,8 +64,7 @@ class Guard:
             await send(message)
 
         headers = dict(scope["headers"])
-        authorization = headers.get(b"authorization")
-        holder = authorization is not None and self._holds(authorization.decode("latin-1"))
+        holder = self.is_holder(scope, headers)
         connection.is_proven |= holder
         answer = self.refusal(scope, headers, "" if holder else connection.origin)
         if answer is None:

@@ -171,6 +171,19 @@ def _overview_routes(job: LiveJob, version: str) -> APIRouter:
             seamark_version=version,
         )
 
+    @router.get("/health")
+    async def health() -> models.JobIdWithStatus:
+        """For liveness probes: the driver answers."""
+        return models.JobIdWithStatus(id=job.job_id(), status=job.state().value)
+
+    @router.get("/ready", responses={503: {"model": models.Problem, "description": "Not RUNNING"}})
+    async def ready() -> models.JobIdWithStatus:
+        """For readiness probes: the job is RUNNING."""
+        found = await health()
+        if found.status != JobState.RUNNING.value:
+            raise HTTPException(503, f"the job is {found.status}")
+        return found
+
     @router.get("/metrics", response_class=Response, responses=PROMETHEUS)
     def prometheus(accept: Annotated[str, Header()] = "") -> Response:
         """The job's Prometheus metrics: docs/operations/metrics.md."""

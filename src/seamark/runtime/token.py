@@ -51,18 +51,25 @@ def token_path(jid: str) -> Path:
 def given_token() -> str | None:
     """Return the token given by the environment; None if there is none. Raises UserError for one
     that cannot be read or guessed too easily."""
-    token, source = os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE
-    if not token and (path := os.environ.get(TOKEN_FILE_VARIABLE)):
-        source = f"{TOKEN_FILE_VARIABLE} {path}"
-        try:
-            token = Path(path).read_text(encoding="ascii").strip()
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"{source} cannot be read ({type(error).__name__}); give the path of a file with "
-                "the job's token"
-            ) from None
-    elif not token:
-        return None
+    if token := os.environ.get(TOKEN_VARIABLE, "").strip():
+        return _checked(token, TOKEN_VARIABLE)
+    if path := os.environ.get(TOKEN_FILE_VARIABLE):
+        return token_in(Path(path), f"{TOKEN_FILE_VARIABLE} {path}")
+    return None
+
+
+def token_in(path: Path, source: str) -> str:
+    """Return the token in a file given by the user as `source`. Raises as `given_token`."""
+    try:
+        return _checked(path.read_text(encoding="ascii").strip(), source)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{source} cannot be read ({type(error).__name__}); give the path of a file with a "
+            "token"
+        ) from None
+
+
+def _checked(token: str, source: str) -> str:
     if not _GIVEN.fullmatch(token):
         raise UserError(
             f"{source} holds no token: it has {len(token)} characters; give 32 to 512 letters, "

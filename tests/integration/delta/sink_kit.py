@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,14 @@ def under_suite(sink: DeltaSink, server: ServerUnderTest | None = None) -> SinkU
         forget=forget,
         server=server,
     )
+
+
+def by_key(under: SinkUnderTest) -> SinkUnderTest:
+    """Return the facts about the same table, changed by key."""
+    changed = dataclasses.replace(under.sink, keys=["id"], op="op")  # type: ignore[type-var]
+
+    def with_op(numbers: Sequence[int]) -> pa.RecordBatch:
+        rows = batch(numbers)
+        return rows.append_column("op", pa.array(["insert"] * rows.num_rows))
+
+    return dataclasses.replace(under, sink=changed, batch=with_op)

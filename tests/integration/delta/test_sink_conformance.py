@@ -1,5 +1,5 @@
-"""DeltaSink under the conformance suite: a real table on a local disk, plain and partitioned, read
-by delta-rs's own query engine."""
+"""DeltaSink under the conformance suite: a real table on a local disk, plain, partitioned and
+changed by key, read by delta-rs's own query engine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
-from tests.integration.delta.sink_kit import made, under_suite
+from tests.integration.delta.sink_kit import by_key, made, under_suite
 
 
-@pytest.fixture(params=["plain", "partitioned"])
+@pytest.fixture(params=["plain", "partitioned", "changes"])
 def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
     sink = made(tmp_path / "a table", partition_by=["part"] if request.param != "plain" else [])
-    return under_suite(sink)
+    under = under_suite(sink)
+    return by_key(under) if request.param == "changes" else under
 
 
 class TestDelta(SinkConformance, ExpiryConformance, ForgettingConformance):

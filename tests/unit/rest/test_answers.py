@@ -33,6 +33,7 @@ from seamark.checkpoint.statistics_store import Key, StatisticsRecord, Statistic
 from seamark.checkpoint.task_reports import EpochProgress, SinkReport, TaskReport
 from seamark.dashboard import routes as dashboard_routes
 from seamark.dashboard.jobs import Jobs
+from seamark.dashboard.login import Login
 from seamark.guarantees.end_to_end import GuaranteeReport, PartGuarantee, SinkGuarantee
 from seamark.model.checkpoint_statistics import TaskCheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointCounts, RestoredCheckpointStatistics
@@ -240,6 +241,7 @@ def test_a_driver_answers_as_before(tmp_path: Path) -> None:
         if not checkpoint.is_savepoint:
             view.flow.add(checkpoint)
     paths = ["/jobs", "/jobs/overview", f"/savepoint-disposal/{TRIGGER}", "/nowhere"]
+    paths += ["/health", "/ready"]
     paths += [*pages_of(JOB_ID), f"/jobs/{'0' * 32}", "/jobs/x", f"/jobs/{JOB_ID}/series?since=-1"]
     compare("driver", answers(app, paths, str(tmp_path)))
     ended = [
@@ -263,7 +265,7 @@ def test_a_dashboard_answers_as_before(tmp_path: Path, monkeypatch: pytest.Monke
     storage = f"file://{tmp_path}"
     line = SimpleNamespace(is_proven=False, origin="", expect=_, work=_, rest=_)
     connections = cast(Connections, SimpleNamespace(of=lambda scope: line))
-    app = dashboard_routes.make_app(Jobs(storage), "token", connections)
+    app = dashboard_routes.make_app(Jobs(storage), Login("token"), connections)
     paths = ["/jobs/overview", "/nowhere", f"/jobs/{'0' * 32}"]
     for jid in (JOB_ID, "ef" * 16):
         paths += [*pages_of(jid), f"/jobs/{jid}/savepoints"]

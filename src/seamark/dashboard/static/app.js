@@ -4,12 +4,13 @@
 // the server said; each page is a module that draws it. There is no build: the browser loads these
 // files as they are.
 import { html, render } from "./html.js";
-import { beginDrawing, connection, endDrawing, now, start } from "./pages.js";
+import { beginDrawing, connection, endDrawing, login, now, start } from "./pages.js";
 import { clock, coarse } from "./format.js";
 import { times, toggleTimes } from "./components.js";
 import { Jobs } from "./jobs.js";
 import { Job } from "./job.js";
 import { Actions, takeToken } from "./actions.js";
+import { Login } from "./login.js";
 
 let route = [];
 let announced = "";
@@ -22,11 +23,13 @@ function readRoute() {
 function App() {
   const [room, jid, tab, part] = route;
   const found = room === "jobs" && jid;
+  const who = login();
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header class="top">
       <a class="brand" href="#/"><img src="/static/icon.svg" alt="" width="22" height="22" /> Seamark</a>
       <div class="tools">
+        ${!!who?.user && html`<span class="note">${who.user}</span>`}
         <button type="button" class="quiet" onClick=${onTimes} aria-pressed=${times.exact} title="Show exact times, or how long ago">
           times: ${times.exact ? "exact" : "relative"}
         </button>
@@ -35,7 +38,8 @@ function App() {
     </header>
     <${Connection} />
     <main id="main" tabindex="-1">
-      ${found ? html`<${Job} key=${jid} jid=${jid} tab=${tab || "overview"} part=${part} />` : html`<${Jobs} />`}
+      ${who && !who["may-look"] && html`<${Login} byProxy=${who["by-proxy"]} />`}
+      ${who?.["may-look"] && (found ? html`<${Job} key=${jid} jid=${jid} tab=${tab || "overview"} part=${part} />` : html`<${Jobs} />`)}
     </main>
     <${Actions} />
   `;

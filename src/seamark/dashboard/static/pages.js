@@ -16,7 +16,7 @@ let skewMs = 0;
 export const TOKEN = "seamark-token";
 export const authorized = () => {
   const token = sessionStorage.getItem(TOKEN);
-  return /^[\w-]+$/.test(token || "") ? { Authorization: `Bearer ${token}` } : {};
+  return /^[\w.~+/=-]+$/.test(token || "") ? { Authorization: `Bearer ${token}` } : {};
 };
 
 export const connection = { lostSince: 0, lastAnswer: 0 };
@@ -68,6 +68,9 @@ function grown(old, more) {
   for (const name in old) joined[name] = [...old[name], ...(more[name] || [])].slice(-1000);
   return joined;
 }
+
+// What this tab may do: {"may-look", "may-change", user, "by-proxy"}; undefined until it is known.
+export const login = () => page("/login", 10_000).data;
 
 // After an action: do not wait for the next second.
 export function refresh() {

@@ -1,12 +1,13 @@
-// What is sent to change a job: with the dashboard's token, and polled until it is done.
+// What is sent to change a job: with the dashboard's token, or as the proxy's user, and polled until
+// it is done.
 //
 // The token comes with the address that `seamark dashboard` prints, behind the #, which no browser
 // sends anywhere; the page keeps it until the tab is closed.
-import { TOKEN, authorized, problem } from "./pages.js";
+import { TOKEN, authorized, login, problem } from "./pages.js";
 
 const POLL_MS = 500;
 
-export const hasToken = () => !!sessionStorage.getItem(TOKEN);
+export const hasToken = () => !!sessionStorage.getItem(TOKEN) || !!login()?.user;
 
 export function keepToken(given) {
   sessionStorage.setItem(TOKEN, given.trim().replace(/^.*#token=/, ""));
@@ -14,14 +15,14 @@ export function keepToken(given) {
 
 // Called at each change of the address: moves a token from it to where this tab keeps it.
 export function takeToken() {
-  const found = /^#token=([\w-]+)$/.exec(location.hash);
+  const found = /^#token=([\w.~+/=-]+)$/.exec(location.hash);
   if (!found) return;
   keepToken(found[1]);
   history.replaceState(null, "", "#/");
 }
 
 export async function send(method, path, body) {
-  const headers = { Authorization: "Bearer ", ...authorized() };
+  const headers = { "X-Requested-With": "seamark", ...authorized() }; // no foreign page may set it
   if (body) headers["Content-Type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
   if (answer.status === 401) sessionStorage.removeItem(TOKEN);

@@ -7,11 +7,14 @@ The handle, ``<job>/<sink>/<attempt's name>``, begins the paths of the attempt's
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from seamark.contracts.attempt_name import AttemptName
 from seamark.model.errors import CorruptRecordError
+
+STAGED = "_seamark/staged"
+"""Where rows to be merged lie. Readers and VACUUM skip it, as every name with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,8 @@ class DataFile:
     path: below the table's directory, not encoded.
     partition_values: by column; None is null.
     statistics: the JSON text of the Delta protocol's per-file statistics.
+    keys, op: of rows to be merged, which the log never names: the key columns, and the column that
+        says what a row does ("" is none). Without keys the file is appended.
     """
 
     path: str
@@ -28,6 +33,8 @@ class DataFile:
     partition_values: Mapping[str, str | None]
     statistics: str
     modified_ms: int
+    keys: Sequence[str] = ()
+    op: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,10 @@ def file_name(handle: str, number: int) -> str:
 
 def dump_file(file: DataFile) -> str:
     """Return a file's JSON text for `DeltaCommittable.files`."""
-    return json.dumps(asdict(file), separators=(",", ":"), sort_keys=True)
+    found = asdict(file)
+    if not file.keys:
+        del found["keys"], found["op"]
+    return json.dumps(found, separators=(",", ":"), sort_keys=True)
 
 
 def parse(handle: str) -> AttemptName:

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from seamark.contracts.sink import (
     AbortOutcome,
@@ -33,7 +34,7 @@ from seamark.file_systems import Directory, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
 from seamark.sinks.delta import pending_files, preflight, store
-from seamark.sinks.delta.committable import DeltaCommittable
+from seamark.sinks.delta.committable import STAGED, DeltaCommittable, parse
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
@@ -102,6 +103,13 @@ class Ledger:
 def entry_path(version: int) -> str:
     """Return a log entry's path below the table's directory."""
     return f"_delta_log/{version:020d}.json"
+
+
+def _added(entry: bytes | None) -> list[str]:
+    """Return the files that a log entry adds, in the table or as change data."""
+    lines = [json.loads(line) for line in (entry or b"").splitlines()]
+    found = [line.get("add") or line.get("cdc") for line in lines]
+    return [unquote(action["path"]) for action in found if action]
 
 
 _log = logging.getLogger(__name__)
@@ -308,6 +316,46 @@ class DeltaCommitter:
     # --- writing
 
     def _add(self, committables: Sequence[DeltaCommittable]) -> bool:
+        """Commit the files to be appended, and those to be merged. Return False if perhaps
+        refused."""
+        appended = [c for c in committables if not any(file.keys for file in c.data_files)]
+        if appended and not self._add_files(appended):
+            return False
+        merged = [c for c in committables if c not in appended]
+        kinds = {(tuple(c.data_files[0].keys), c.data_files[0].op) for c in merged}
+        return all(self._merge(merged, kind) for kind in sorted(kinds))
+
+    def _merge(
+        self, committables: Sequence[DeltaCommittable], kind: tuple[tuple[str, ...], str]
+    ) -> bool:
+        """Merge the rows staged with these keys and this op."""
+        from deltalake.exceptions import CommitFailedError as RefusedError
+
+        from seamark.sinks.delta import merging
+
+        found = sorted(
+            (c for c in committables if (tuple(c.data_files[0].keys), c.data_files[0].op) == kind),
+            key=lambda c: (c.epoch, parse(c.handle).partition),
+        )
+        staged = [file for c in found for file in c.data_files]
+        handles = [c.handle for c in found]
+        epoch = found[-1].epoch
+        failpoints.reached("delta-commit-checked")
+        before = self._table.version()
+        try:
+            properties = self._properties(COMMITTED, handles, epoch)
+            merging.merge(self._table, self._files, staged, properties)
+        except RefusedError as error:
+            _log.info("%s: %s; reading the log again", self._name, error)
+            return False
+        if self._table.version() == before:  # nothing has changed, and nothing tells of it
+            return self._append(COMMITTED, handles, [], epoch)
+        failpoints.reached("delta-committed")
+        self._table.update_incremental()
+        self._sync_entries(range(before + 1, self._table.version() + 1))
+        return True
+
+    def _add_files(self, committables: Sequence[DeltaCommittable]) -> bool:
         from deltalake.transaction import AddAction
 
         actions = [
@@ -334,12 +382,8 @@ class DeltaCommitter:
     ) -> bool:
         """Write one log entry and make it durable. Return False if perhaps refused."""
         from deltalake.exceptions import CommitFailedError as RefusedError
-        from deltalake.transaction import CommitProperties, Transaction
 
-        properties = CommitProperties(
-            custom_metadata=self._ledger.mark(outcome, handles),
-            app_transactions=[Transaction(self._ledger.app_id, txn_version)],
-        )
+        properties = self._properties(outcome, handles, txn_version)
         table = self._table
         before = table.version()
         try:
@@ -354,9 +398,23 @@ class DeltaCommitter:
         self._sync_entries(range(before + 1, table.version() + 1))
         return True
 
+    def _properties(self, outcome: str, handles: Sequence[str], txn_version: int) -> Any:
+        from deltalake.transaction import CommitProperties, Transaction
+
+        return CommitProperties(
+            custom_metadata=self._ledger.mark(outcome, handles),
+            app_transactions=[Transaction(self._ledger.app_id, txn_version)],
+        )
+
     def _sync_entries(self, versions: Sequence[int]) -> None:
-        """Make log entries durable: delta-rs leaves their flush to the operating system."""
-        store.sync(self._files, [entry_path(version) for version in versions])
+        """Make log entries durable, and files made by a merge: delta-rs leaves their flush to the
+        operating system."""
+        entries = [entry_path(version) for version in versions]
+        if self._sink.keys and store.is_local(self._files.uri):
+            added = [path for entry in entries for path in _added(store.read(self._files, entry))]
+            sizes = store.sizes(self._files, added)  # compacted and deleted since: none
+            store.sync(self._files, [p for p, size in zip(added, sizes, strict=True) if size])
+        store.sync(self._files, entries)
 
     def _delete(self, aborted: Sequence[DeltaCommittable]) -> None:
         """Delete the files, best effort: the next `list_lingering` comes back to leftovers."""
@@ -369,8 +427,12 @@ class DeltaCommitter:
         self._tidy(aborted)
 
     def _tidy(self, ended: Sequence[DeltaCommittable]) -> None:
-        """Delete the records, best effort: the next `list_lingering` comes back to leftovers."""
+        """Delete the staged rows and the records, best effort: the next `list_lingering` comes back
+        to leftovers."""
         try:
+            staged = [c for c in ended if self._sink.keys or any(f.keys for f in c.data_files)]
+            found = [p for c in staged for p in pending_files.data_paths(self._files, c)]
+            store.delete(self._files, [path for path in found if path.startswith(STAGED)])
             store.delete(self._files, [p for c in ended for p in pending_files.records(c)])
         except OSError as error:
             _log.info("%s: %s", self._name, error)

@@ -22,6 +22,7 @@ from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.servers import denied_or, listed, load_driver, tell
 
 if TYPE_CHECKING:
@@ -39,6 +40,10 @@ _COLUMN_SETTINGS = {
     "delta.generationExpression": "a generation expression",
     "delta.identity.start": "an identity",
     "delta.columnMapping.physicalName": "a mapped name",
+}
+_NOT_MERGED = {
+    "delta.appendOnly": "appends alone",
+    "delta.enableDeletionVectors": "deletion vectors",
 }
 _NOT_NULL_WITHIN = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
 _BARE_SCHEMA = json.dumps({"type": "struct", "fields": [
@@ -82,7 +87,7 @@ def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
             _check_exclusive_create(sink.path, hadoop, name)
         table = _loaded(sink, hadoop)
         if table is None and sink.create_table and context.schema:
-            _create(sink, hadoop, context.schema, name)
+            _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
             table = load(sink, hadoop)
         tell(findings(table, sink, context, name), _log)
         _check_writable(open_directory(sink.path, hadoop))
@@ -145,6 +150,8 @@ class _Rules:
     def found(self) -> Iterator[Finding]:
         """Yield every finding."""
         yield from self._settings()
+        if self.sink.keys:
+            yield from self._changes()
         found = list(self.table.metadata().partition_columns)
         if found != list(self.sink.partition_by):
             yield self._unfit(
@@ -192,6 +199,21 @@ class _Rules:
                         "sink does not make",
                         "give it a table without",
                     )
+
+    def _changes(self) -> Iterator[Finding]:
+        """delta-rs may not, or cannot, change the table's rows."""
+        configuration = self.table.metadata().configuration
+        for key, what in _NOT_MERGED.items():
+            if configuration.get(key, "").lower() == "true":
+                yield self._unfit(
+                    f"the table has {what} ({key}), so its rows cannot be changed by key",
+                    "unset it, or give the sink a table without",
+                )
+        if "deletionVectors" in (self.table.protocol().reader_features or ()):
+            yield self._unfit(
+                "the table has the feature deletionVectors, with which it was never merged",
+                "drop the feature, or give the sink a table without",
+            )
 
     def _fields(self) -> list[dict[str, Any]]:
         fields: list[dict[str, Any]] = json.loads(self.table.schema().to_json())["fields"]
@@ -243,7 +265,8 @@ def findings(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> It
             "make it, or let the sink do so with create_table=True",
         )
         return
-    yield from _Rules(table, sink, context.schema, name).found()
+    schema = changes.target_columns(context.schema, sink.op)
+    yield from _Rules(table, sink, schema, name).found()
 
 
 def check_table(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> None:

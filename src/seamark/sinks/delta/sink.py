@@ -19,6 +19,7 @@ from seamark.model.schema import Schema, quoted
 from seamark.sinks.delta import types
 from seamark.sinks.delta.committable import DeltaCommittable
 from seamark.sinks.delta.writer import DeltaWriter
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, column_names, require_column
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ _OTHERS_IN_URIS = {
 
 @dataclass(frozen=True)
 class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
-    """Append rows to a Delta Lake table exactly once; an epoch's rows all come in one version.
+    """Append rows to a Delta Lake table exactly once, or change its rows by key; an epoch's rows
+    all come in one version.
 
     path: the table's directory: a local path or ``file:`` URI shared by the driver and all
         executors, ``hdfs://namenode/path``, or ``s3a://bucket/path`` (``s3:`` is the same).
@@ -45,6 +47,10 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
         one bucket, ``fs.s3a.bucket.<bucket>.…``) or HDFS. They override the Spark session's
         settings, which hold without them. Settings missing in both come from the environment or the
         machine's role. Never shown or stored.
+    keys: the columns of a row's key: a row replaces the rows of the same key (MERGE). Of several
+        rows of one key in an epoch the last one of its task counts. Without keys rows are appended.
+    op: beside keys: a string column that is not written, but says what its row does: ``insert`` and
+        ``update`` replace the row of the key, ``delete`` deletes it.
 
     An existing table's columns must have the DataFrame's types; further columns must be nullable.
     Other writers may append, compact, alter and vacuum the table at the same time. VACUUM deletes
@@ -60,6 +66,8 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
     partition_by: Sequence[str] = ()
     create_table: bool = False
     storage_options: Mapping[str, str] = field(default_factory=HadoopSettings)
+    keys: Sequence[str] = ()
+    op: str | None = None
 
     def __post_init__(self) -> None:
         path = shared_uri(self.path, "DeltaSink: path")
@@ -84,11 +92,21 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
             )
         options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
         object.__setattr__(self, "storage_options", options)
+        keys = column_names(self.keys, f"DeltaSink {path}: keys")
+        object.__setattr__(self, "keys", keys)
+        if len({key.lower() for key in keys}) < len(keys):
+            raise ConfigurationError(f"DeltaSink {path}: keys is {keys!r}; a column is in it twice")
+        changes.check_settings(self.op, keys, f"DeltaSink {path}", "give keys=")
+        if self.op is not None and self.op in columns:
+            raise ConfigurationError(
+                f"DeltaSink {path}: op is {self.op!r}, which is a partition column; give another"
+            )
 
     def describe(self) -> str:
         """See `TwoPhaseCommitSink`."""
         by = f" (partitioned by {', '.join(self.partition_by)})" if self.partition_by else ""
-        return f"Delta table {self.path}{by}"
+        how = f" (merge by {', '.join(self.keys)})" if self.keys else ""
+        return f"Delta table {self.path}{by}{how}"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """See `TwoPhaseCommitSink`. Selects every column as it is."""
@@ -101,7 +119,15 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
                     f"{self.describe()}: the partition column {name!r} is {of[name]}; allowed are "
                     f"{', '.join(types.PARTITION_TYPES)}. CAST it, e.g. CAST(`{name}` AS DATE)"
                 )
-        if len(self.partition_by) == len(schema):
+        for name in self.keys:
+            require_column(name, schema, "key", "keys", self.describe())
+            if not types.is_key(of[name]):
+                raise ConfigurationError(
+                    f"{self.describe()}: the key column {name!r} is {of[name]}; allowed are "
+                    f"{', '.join(types.KEY_TYPES)}. CAST it, e.g. CAST(`{name}` AS STRING)"
+                )
+        changes.check_schema(self.op, schema, self.describe())
+        if len(self.partition_by) == len(changes.target_columns(schema, self.op)):
             raise ConfigurationError(
                 f"{self.describe()}: every column is a partition column; a table needs one more"
             )
@@ -130,7 +156,9 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
     def create_writer(self, context: WriterContext) -> DeltaWriter:
         """See `TwoPhaseCommitSink`. Touches nothing before the first row."""
         hadoop = context.hadoop.under(self.storage_options)
-        return DeltaWriter(self.path, hadoop, self.partition_by, context)
+        return DeltaWriter(self.path, hadoop, self.partition_by, context, self.keys, self.op)
+
+    create_selective_writer = create_writer
 
     def create_committer(self, context: SinkContext) -> DeltaCommitter:
         """See `TwoPhaseCommitSink`."""

@@ -17,6 +17,9 @@ from seamark.model.schema import Column, Schema
 PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
 """Types with the same text, in the log and in a directory's name, for every reader."""
 
+KEY_TYPES = (*PARTITION_TYPES, "decimal", "timestamp", "timestamp_ntz")
+"""Types of which two equal values are equal to every reader: not those with NaN, or nested ones."""
+
 _DELTA = {
     "tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "float": "float",
     "double": "double", "boolean": "boolean", "string": "string", "binary": "binary",
@@ -44,6 +47,11 @@ def column_types(schema: str) -> dict[str, str]:
 def normal(spark_type: str) -> str:
     """Return the type as stored in a table: Delta keeps char and varchar as string."""
     return re.sub(r"\b(?:var)?char\(\d+\)", "string", spark_type)
+
+
+def is_key(spark_type: str) -> bool:
+    """Whether rows can be told apart by a column of this type."""
+    return normal(spark_type).partition("(")[0] in KEY_TYPES
 
 
 def _field(name: str, type_: Any) -> dict[str, Any]:

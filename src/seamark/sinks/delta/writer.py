@@ -6,17 +6,20 @@ import contextlib
 import json
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seamark.contracts.attempt_name import AttemptName, owner_path
+from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import WriterContext
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.delta import pending_files, store
-from seamark.sinks.delta.committable import DeltaCommittable, dump_file, file_name
+from seamark.sinks.delta.committable import STAGED, DeltaCommittable, dump_file, file_name
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.partitions import empty_as_null
 
 if TYPE_CHECKING:
@@ -34,10 +37,14 @@ class DeltaWriter:
         hadoop: HadoopSettings,
         partition_by: Sequence[str],
         context: WriterContext,
+        keys: Sequence[str] = (),
+        op: str | None = None,
     ) -> None:
         self._uri = uri
         self._hadoop = hadoop
         self._partition_by = partition_by
+        self._keys = keys
+        self._op = op
         self._handle = str(AttemptName.of(context, owner_path(context)))
         self._log_version = 0
         self._files: Directory | None = None
@@ -46,7 +53,12 @@ class DeltaWriter:
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append one batch. Raises WriteRefusedError if this machine does not see the table."""
+        """Append one batch. Raises WriteRefusedError if this machine does not see the table, and
+        for a row that is no change."""
+        changes.require_fit(self._unfit(batch), f"Delta table {self._uri}")
+        self._take(batch)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
         if self._data is None:
@@ -54,6 +66,13 @@ class DeltaWriter:
         assert self._data is not None
         self._data.write(batch)
         self._rows += batch.num_rows
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`: a row that is no change is refused. A table without keys refuses
+        no row."""
+        refused = self._unfit(batch)
+        self._take(without(batch, refused))
+        return refused
 
     def last_targets(self) -> None:
         """See `AccountableWriter`: a task's files have its rows' sums together."""
@@ -66,7 +85,11 @@ class DeltaWriter:
         """Make the data files durable."""
         if self._data is None:
             return []
-        files = tuple(dump_file(file) for file in self._data.close())
+        op = self._op or ""
+        files = tuple(
+            dump_file(replace(file, keys=self._keys, op=op) if self._keys else file)
+            for file in self._data.close()
+        )
         failpoints.reached("data-files-written")
         return [self._committable(files)]
 
@@ -89,12 +112,22 @@ class DeltaWriter:
                 "and all executors share"
             )
         self._log_version = _last_checkpoint(files)
+        # Rows to be merged stay in their order, in one file.
+        name = partial(file_name, self._handle)
         self._data = DataFiles(
             files,
-            self._partition_by,
-            partial(file_name, self._handle),
+            () if self._keys else self._partition_by,
+            (lambda number: f"{STAGED}/{name(number)}") if self._keys else name,
             self._announce,
         )
+
+    def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
+        """Return the rows that are no changes. An empty text in a partition column is null there,
+        so it is no key."""
+        if not self._keys or batch.num_rows == 0:
+            return []
+        key_parts = [name for name in self._partition_by if name in self._keys]
+        return changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
 
     def _announce(self, paths: Sequence[str]) -> None:
         assert self._files is not None

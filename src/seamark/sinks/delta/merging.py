@@ -1,0 +1,72 @@
+"""Staged changes into the table: one MERGE of delta-rs per commit, one log entry.
+
+A task of a sink with keys stages its rows, in their order, below `committable.STAGED`; the log
+never names these files. `reduced` makes one row of each key, `merge` applies them in the driver. A
+committable has the keys and op of its rows, so rows staged before a change of the sink's settings
+still move as meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from seamark.file_systems import Directory
+from seamark.sinks.internal.changes import DELETE, STAGED_OP
+
+if TYPE_CHECKING:
+    from seamark.sinks.delta.committable import DataFile
+
+NEW, CHANGED = "new", "changed"
+
+
+def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
+    """Return the last row of each key, with `STAGED_OP` instead of `op`: `DELETE`, `NEW` for a row
+    made anew because the key was deleted too, or `CHANGED`. `op` "" is none."""
+    number = rows.num_rows
+    deleted = pc.equal(rows[op], DELETE) if op else pa.array(np.zeros(number, bool))
+    by = {f"key {position}": rows[key] for position, key in enumerate(keys)}
+    found = pa.table({**by, "row": np.arange(number), "deleted": deleted})
+    found = found.group_by(list(by)).aggregate([("row", "max"), ("deleted", "any")])
+    last = found["row_max"]
+    what = pc.if_else(
+        pc.take(deleted, last), DELETE, pc.if_else(found["deleted_any"], NEW, CHANGED)
+    )
+    kept = rows.drop_columns([op] if op else []).take(last)
+    return kept.append_column(STAGED_OP, what)
+
+
+def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: Any) -> None:
+    """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
+    if nothing of the table changes."""
+    keys, op = staged[0].keys, staged[0].op
+    rows = reduced(pa.concat_tables(_read(files, file.path) for file in staged), keys, op)
+    given = [name for name in rows.column_names if name != STAGED_OP]
+    values = {_quoted(name): f"s.{_quoted(name)}" for name in given}
+    changed = {_quoted(name): values[_quoted(name)] for name in given if name not in keys}
+    others = [field.name for field in table.schema().fields if field.name not in given]
+    by = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
+    merger = table.merge(
+        rows, by, source_alias="s", target_alias="t", commit_properties=properties,
+        streamed_exec=False,  # else no file of the table is skipped by the keys' bounds
+    ).when_matched_delete(f"s.{STAGED_OP} = '{DELETE}'")  # fmt: skip
+    if others:
+        anew = {**changed, **{_quoted(name): "NULL" for name in others}}
+        merger = merger.when_matched_update(anew, f"s.{STAGED_OP} = '{NEW}'")
+    if changed:
+        merger = merger.when_matched_update(changed, f"s.{STAGED_OP} <> '{DELETE}'")
+    merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
+
+
+def _read(files: Directory, path: str) -> pa.Table:
+    with files.open(path) as file:
+        return pq.ParquetFile(file).read()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,188 @@
+"""DeltaSink with keys and op: `tests/changes_suite.py`, odd names, two drivers, wrong settings."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, TableFeatures, write_deltalake
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.schema import Column
+from seamark.sinks.delta import DeltaSink
+from seamark.sinks.delta.merging import reduced
+from tests.changes_suite import SCHEMA, ChangesSuite, ChangesUnderTest, commit, driver, write
+from tests.integration.delta import sink_kit as kit
+
+TABLE = pa.schema([("id", pa.int64()), ("text", pa.string()), ("note", pa.string())])
+FORMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "partitioned": {"partition_by": ["text"]},
+    "change-data": {"configuration": {"delta.enableChangeDataFeed": "true"}},
+}
+
+
+def made(path: Path, form: str = "plain", **settings: Any) -> DeltaSink:
+    DeltaTable.create(path, TABLE, **FORMS[form])
+    by = FORMS[form].get("partition_by", ())
+    return DeltaSink(str(path), by, **{"keys": ["id"], "op": "op", **settings})
+
+
+def left(sink: DeltaSink) -> list[str]:
+    return sorted(p.name for p in Path(sink.path, "_seamark").rglob("*") if p.is_file())
+
+
+class TestDelta(ChangesSuite):
+    @pytest.fixture(params=list(FORMS))
+    def under(self, request: pytest.FixtureRequest, tmp_path: Path) -> ChangesUnderTest:
+        sink = made(tmp_path / "orders", request.param)
+
+        def rows() -> Any:
+            assert left(sink) == [], "what was staged is deleted when it is merged or aborted"
+            found = kit.rows(sink)
+            assert len({row["id"] for row in found}) == len(found)
+            return {row["id"]: (row["text"], row["note"]) for row in found}
+
+        def mark() -> bool:
+            kit.opened(sink).update({"note": "'seen'"})
+            return True
+
+        return ChangesUnderTest(sink, rows, mark, refuses_null=False)
+
+    def test_a_null_that_the_table_refuses(self, under: ChangesUnderTest) -> None:
+        """A table with NOT NULL is refused at the start."""
+
+
+def test_an_epoch_without_a_change_is_told_of(tmp_path: Path) -> None:
+    sink = made(tmp_path / "orders")
+    prepared = write(sink, [(1, None, "delete"), (2, None, "delete")], 0)
+    commit(sink, prepared)
+    assert kit.rows(sink) == []
+    (late,) = sink.create_committer(driver(2)).abort(prepared)
+    assert late is AbortOutcome.COMMITTED
+
+
+def test_a_late_driver_changes_nothing_a_second_time(tmp_path: Path) -> None:
+    """Both have loaded the table; the entry of the one is refused while the other's is there."""
+    sink = made(tmp_path / "orders")
+    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
+    commit(sink, write(sink, [(1, "a", "insert")], 0))
+    for committer in (old, new):
+        committer.preflight()
+    first, second = write(sink, [(1, "b", "update")], 1), write(sink, [(1, "c", "update")], 1, 0, 1)
+    assert new.abort(first) == [AbortOutcome.ABORTED]
+    assert new.commit(second) == [CommitOutcome.COMMITTED]
+    assert old.commit(first) == [CommitOutcome.LOST]
+    assert old.commit(second) == [CommitOutcome.ALREADY_COMMITTED]
+    assert kit.rows(sink) == [{"id": 1, "text": "c", "note": None}]
+
+
+def test_others_write_between(tmp_path: Path) -> None:
+    sink = made(tmp_path / "orders")
+    committer = sink.create_committer(driver())
+    committer.preflight()
+    prepared = write(sink, [(1, "ours", "update"), (2, "ours", "insert")], 0)
+    write_deltalake(
+        sink.path, pa.table({"id": [1, 9], "text": ["theirs"] * 2, "note": ["n"] * 2}, TABLE),
+        mode="append",
+    )  # fmt: skip
+    assert committer.commit(prepared) == [CommitOutcome.COMMITTED]
+    found = {row["id"]: (row["text"], row["note"]) for row in kit.rows(sink)}
+    assert found == {1: ("ours", "n"), 2: ("ours", None), 9: ("theirs", "n")}
+
+
+def test_rows_staged_with_keys_merge_after_the_setting_has_gone(tmp_path: Path) -> None:
+    sink = made(tmp_path / "orders")
+    commit(sink, write(sink, [(1, "a", "insert")], 0))
+    staged = write(sink, [(1, None, "delete"), (2, "b", "insert")], 1)
+    plain = DeltaSink(sink.path)
+    committer = plain.create_committer(kit.driver(schema=SCHEMA[:2]))
+    committer.preflight()
+    assert committer.commit(staged) == [CommitOutcome.COMMITTED]
+    assert [row["id"] for row in kit.rows(sink)] == [2]
+    assert left(sink) == []
+
+
+def test_odd_names_and_every_type_of_key(tmp_path: Path) -> None:
+    columns = {
+        "Id": ("bigint", [1, 2, 1]),
+        "a `b` \"c\".d 'e'": ("decimal(9,2)", [Decimal("1.50")] * 3),
+        "day": ("date", [datetime.date(2026, 1, 2)] * 3),
+        "ok": ("boolean", [True] * 3),
+        "at": ("timestamp", [datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.timezone.utc)] * 3),
+        "Text": ("string", ["ü", "", "ü"]),
+    }
+    schema = (*(Column(name, type_) for name, (type_, _) in columns.items()), Column("v", "double"))
+    sink = DeltaSink(str(tmp_path / "odd"), create_table=True, keys=list(columns))
+    sink.select_expressions(schema)
+    committer = sink.create_committer(kit.driver(schema=schema))
+    committer.preflight()
+    at = pa.array(columns["at"][1], pa.timestamp("us", "UTC"))
+    arrays = [at if name == "at" else pa.array(found[1]) for name, found in columns.items()]
+    for epoch in range(2):
+        writer = sink.create_writer(kit.attempt(epoch=epoch))
+        values = pa.array([epoch + 0.1, epoch + 0.2, float("nan")])
+        writer.write(pa.record_batch([*arrays, values], names=[column.name for column in schema]))
+        assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    found = kit.rows(sink)
+    assert len(found) == 2
+    assert sorted(str(row["v"]) for row in found) == ["1.2", "nan"], "the last row of each key"
+
+
+def test_the_last_row_of_each_key() -> None:
+    rows = pa.table(
+        {
+            "id": [1, 2, 1, 3, 2, 3, 4],
+            "op": ["insert", "update", "delete", "delete", "update", "insert", "delete"],
+            "text": ["a", "b", None, None, "c", "d", None],
+        }
+    )
+    found = sorted(reduced(rows, ["id"], "op").to_pylist(), key=lambda row: row["id"])
+    assert [(row["id"], row["text"], row["_seamark_op"]) for row in found] == [
+        (1, None, "delete"), (2, "c", "changed"), (3, "d", "new"), (4, None, "delete")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"op": "op"}, r"op is 'op', and there is no key.*give keys="),
+        ({"keys": ["id"], "op": "ID"}, "op is 'ID', which is a key column"),
+        ({"keys": ["id", "Id"]}, "twice"),
+        ({"keys": "id"}, "keys is 'id'; give a list"),
+        ({"keys": ["id"], "op": "o", "partition_by": ["o"]}, "is a partition column"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        DeltaSink("/lake/orders", **settings)
+
+
+@pytest.mark.parametrize(
+    ("schema", "match"),
+    [
+        (SCHEMA[:2], "the op column 'op' is not in the DataFrame"),
+        (SCHEMA[1:], "the key column 'id' is not in the DataFrame"),
+        ((Column("id", "double"), *SCHEMA[1:]), "the key column 'id' is double; allowed are"),
+    ],
+)
+def test_wrong_columns(schema: tuple[Column, ...], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        DeltaSink("/lake/orders", keys=["id"], op="op").select_expressions(schema)
+
+
+@pytest.mark.parametrize("why", ["delta.appendOnly", "deletionVectors"])
+def test_a_table_whose_rows_stay(tmp_path: Path, why: str) -> None:
+    settings = {why: "true"} if "." in why else {}
+    table = DeltaTable.create(tmp_path / "orders", TABLE, configuration=settings)
+    if not settings:
+        table.alter.add_feature(TableFeatures.DeletionVectors, True)
+    sink = DeltaSink(str(tmp_path / "orders"), keys=["id"])
+    with pytest.raises(PreflightError, match=why):
+        sink.create_committer(kit.driver(schema=SCHEMA[:2])).preflight()
+    DeltaSink(sink.path).create_committer(kit.driver(schema=SCHEMA[:2])).preflight()
