@@ -64,7 +64,9 @@ def write_late(output: Output, job_id: str) -> str:
     """Write as a task of the dead driver's generation; return the name of its transaction."""
     sink = getattr(sm, output.maker)(**output.arguments)
     writer = sink.create_writer(WriterContext(job_id, output.uid, STARTED, 900, 0, 0, -1))
-    writer.write(pa.record_batch({"key": ["late"], "value": ["late"]}, output_schema(output)))
+    writer.write(
+        pa.record_batch({"key": ["late"], "value": ["late"]}, schema=output_schema(output))
+    )
     (committable,) = writer.prepare_commit()
     return str(committable.handle)
 
@@ -74,12 +76,41 @@ def output_schema(output: Output) -> pa.Schema:
     return pa.schema([("key", kind), ("value", kind)])
 
 
+def abort_by_the_buttons(dashboard: Dashboard, site: Site, jid: str, name: str) -> None:
+    """Ask the sinks; try to commit the transaction, leave it, then abort it."""
+    with contextlib.ExitStack() as stack:
+        with needed("a browser"):
+            chromium = stack.enter_context(browser())
+        tab = Visit(chromium, dashboard.address)
+        stack.callback(tab.close)
+        tab.open(f"jobs/{jid}/transactions")
+        dialog = tab.page.get_by_role("dialog")
+        tab.page.get_by_role("button", name="Ask the sinks").click()
+        dialog.get_by_role("button", name="Ask them").click()
+        dialog.get_by_role("button", name="Close", exact=True).click()
+        table = tab.page.get_by_label("Transactions at the sinks' systems")
+        row = table.get_by_role("row").filter(has_text=name)
+        expect(row).to_contain_text("safe to abort")
+        row.get_by_role("button", name="Commit").click()
+        dialog.get_by_role("button", name="Commit it").click()
+        expect(dialog).to_contain_text("would show rows twice")
+        dialog.get_by_role("button", name="Close", exact=True).click()
+        row.get_by_role("button", name="Abort").click()
+        expect(dialog).to_contain_text(name)
+        dialog.get_by_role("button", name="No, leave it").click()
+        assert name in site.list()
+        row.get_by_role("button", name="Abort").click()
+        dialog.get_by_role("button", name="Abort it").click()
+        expect(dialog).to_contain_text("The transaction is aborted.")
+        dialog.get_by_role("button", name="Close", exact=True).click()
+        expect(row).to_have_count(0)
+        assert tab.faults == []
+
+
 def test_what_an_older_generation_left_is_ended_in_the_running_job(
     kafka: LocalKafka, tmp_path: Path
 ) -> None:
     with contextlib.ExitStack() as stack:
-        with needed("a browser"):
-            chromium = stack.enter_context(browser())
         postgres = stack.enter_context(PostgresServer())
         in_kafka = KafkaOutput(kafka.bootstrap_servers)
         in_postgres = PostgresOutput(postgres, "prepared")
@@ -118,31 +149,7 @@ def test_what_an_older_generation_left_is_ended_in_the_running_job(
         assert site.post(verb="abort", allLingering=True, force=True)[0] == 422
         assert dashboard.ask(site.path, method="POST", body=b"{}").status == 401
 
-        # The button, with its confirmation.
-        tab = Visit(chromium, dashboard.address)
-        stack.callback(tab.close)
-        tab.open(f"jobs/{job['jid']}/transactions")
-        dialog = tab.page.get_by_role("dialog")
-        tab.page.get_by_role("button", name="Ask the sinks").click()
-        dialog.get_by_role("button", name="Ask them").click()
-        dialog.get_by_role("button", name="Close", exact=True).click()
-        table = tab.page.get_by_label("Transactions at the sinks' systems")
-        row = table.get_by_role("row").filter(has_text=name)
-        expect(row).to_contain_text("safe to abort")
-        row.get_by_role("button", name="Commit").click()
-        dialog.get_by_role("button", name="Commit it").click()
-        expect(dialog).to_contain_text("would show rows twice")
-        dialog.get_by_role("button", name="Close", exact=True).click()
-        row.get_by_role("button", name="Abort").click()
-        expect(dialog).to_contain_text(name)
-        dialog.get_by_role("button", name="No, leave it").click()
-        assert name in site.list()
-        row.get_by_role("button", name="Abort").click()
-        dialog.get_by_role("button", name="Abort it").click()
-        expect(dialog).to_contain_text("The transaction is aborted.")
-        dialog.get_by_role("button", name="Close", exact=True).click()
-        expect(row).to_have_count(0)
-        assert tab.faults == []
+        abort_by_the_buttons(dashboard, site, job["jid"], name)
 
         # The other one over REST, and the job has not noticed.
         done = site.ask(verb="abort", allLingering=True)["transactions"]
