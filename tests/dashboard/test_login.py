@@ -18,6 +18,7 @@ from tests.dashboard.server import Dashboard
 from tests.dashboard.stored import JOB_ID, write_job
 from tests.spark.operations.test_rest_elsewhere import TOKEN, driver_elsewhere
 
+expect.set_options(timeout=PATIENCE_MS)
 SECRET = "the+dashboards/own.token~of=32-characters"
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 EVERYWHERE = ("--address", "0.0.0.0")
@@ -86,6 +87,25 @@ def test_a_user_counts_only_as_named_by_the_proxy(root: Path) -> None:
             assert b" 401 " in line.recv(4096).partition(b"\r\n")[0]
 
 
+def test_the_page_asks_for_the_token(guarded: Dashboard, chromium: Browser) -> None:
+    tab = Visit(chromium, guarded.url)
+    expect(tab.page.get_by_role("heading", name="Log in")).to_be_visible()
+    expect(tab.page.get_by_text("clicks")).to_have_count(0)
+    log_in(tab, "wrong")
+    expect(tab.page.get_by_role("alert")).to_contain_text("not the dashboard's token")
+    log_in(tab, SECRET)
+    expect(tab.page.get_by_role("link", name="clicks")).to_be_visible()
+    tab.page.reload()
+    expect(tab.page.get_by_role("link", name="clicks")).to_be_visible()  # the tab keeps it
+    assert tab.faults == []
+    tab.close()
+
+
+def log_in(tab: Visit, token: str) -> None:
+    tab.page.get_by_label("Address or token").fill(token)
+    tab.page.get_by_role("button", name="Log in").click()
+
+
 def test_a_job_elsewhere_is_changed_after_a_login(tmp_path: Path, chromium: Browser) -> None:
     here = {"SEAMARK_TOKEN": TOKEN, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
     with (
@@ -96,13 +116,7 @@ def test_a_job_elsewhere_is_changed_after_a_login(tmp_path: Path, chromium: Brow
     ):
         tab = Visit(chromium, dashboard.url)
         page = tab.page
-        expect.set_options(timeout=PATIENCE_MS)
-        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-        page.get_by_label("Address or token").fill("wrong")
-        page.get_by_role("button", name="Log in").click()
-        expect(page.get_by_role("alert")).to_contain_text("not the dashboard's token")
-        page.get_by_label("Address or token").fill(dashboard.token)
-        page.get_by_role("button", name="Log in").click()
+        log_in(tab, dashboard.token)
         page.get_by_role("link", name="clicks").click()
         page.get_by_role("button", name="Checkpoint now").click()
         page.get_by_role("button", name="Take it").click()
