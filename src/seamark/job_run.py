@@ -21,6 +21,7 @@ from seamark.rest.server import RestServer
 from seamark.runtime.inspection import source_findings
 from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
+from seamark.runtime.job_transactions import answer_in_driver
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.query import StreamRun
 from seamark.runtime.stop_signals import stop_before_jvm, stop_on_signals
@@ -67,6 +68,7 @@ class JobRun:
             graph=graph.with_guarantees({part.uid: part.guarantee for part in guarantees.parts}),
             flow=self._flow,
             supervisor=lambda: self.supervisor,
+            sink_transactions=self._sink_transactions,
             **shown,
         )
         self._rest = RestServer(self._view, rest)
@@ -103,6 +105,10 @@ class JobRun:
             flow=self._flow,
             on_committed=ClaimDisposal(self._plan.spark),
         )
+
+    def _sink_transactions(self, asked: dict[str, Any]) -> dict[str, Any]:
+        plan = self._plan
+        return answer_in_driver(plan.spark, plan.declared, self._directory, self.coordinator, asked)
 
     def _begun(self, job_id: str) -> tuple[ExecutionStart, Sign]:
         """Return the execution's record and its signer. Called when the job has begun to run."""

@@ -264,6 +264,12 @@ class Coordinator:
     # --- queries from other threads
 
     @property
+    def settled_below(self) -> int:
+        """Every generation below is fenced, and its attempts are settled; 0 before `start` returns.
+        A transaction still open there was begun by a sleeping task that woke up."""
+        return 0 if self._thread is None else self.generation
+
+    @property
     def failure(self) -> BaseException | None:
         """The error this run has failed with; None if it has not failed."""
         return self.epochs.failure

@@ -123,7 +123,8 @@ class JobTransactions:
     """The open transactions of one job. Use it as a context manager; one thread at a time.
 
     `driver` tells whether the driver of the newest lease lives. `open_files` opens another job's
-    checkpoint directory: a spool taken over by a restore lies there.
+    checkpoint directory: a spool taken over by a restore lies there. `settled_below` is given by
+    the job's own driver: it has fenced every generation below, and settled their attempts.
     """
 
     def __init__(
@@ -131,12 +132,13 @@ class JobTransactions:
         job: CheckpointedJob,
         driver: Callable[[], DriverState],
         open_files: Callable[[str], CheckpointFiles],
+        settled_below: int = 0,
     ) -> None:
         self._job = job
         self._store = job.store
         self._driver = driver
-        self._generation: int | None = None
-        """The generation that an abort has claimed for this command."""
+        self._fenced = settled_below - 1 if settled_below else None
+        """The newest generation known to be fenced; None: nothing is known."""
         self._commits = SinkCommits(job, open_files, SinkCounts(CommitCounts), DEADLINE_S)
 
     def __enter__(self) -> JobTransactions:
@@ -159,7 +161,7 @@ class JobTransactions:
 
         Raises AbortFailedError if a sink's system does not answer.
         """
-        newest = DriverState.IS_GONE if self._generation is not None else self._driver()
+        newest = DriverState.IS_GONE if self._fenced is not None else self._driver()
         leases, latest = self._store.generations(), self._store.latest_decision()
         stored = self._stored()  # first: what is settled by now is not open any more
         found = []
@@ -214,12 +216,13 @@ class JobTransactions:
     def abort(self, handles: Sequence[str], *, force: bool) -> Sequence[OpenTransaction]:
         """Abort these transactions, each with proof; return them.
 
-        Aborts all SAFE_TO_ABORT if `handles` is empty. Takes the job over first. Raises UserError
-        if one is not open or, without `force`, not safe to abort.
+        Aborts all SAFE_TO_ABORT if `handles` is empty. Takes the job over first, except in its own
+        driver. Raises UserError if one is not open or, without `force`, not safe to abort.
         """
         if not self._chosen(handles, Verdict.SAFE_TO_ABORT, force=force):
             return []
-        self._take_over()
+        if self._fenced is None:
+            self._take_over()
         # Read again: a driver may have decided one before it was fenced.
         chosen = self._chosen(handles, Verdict.SAFE_TO_ABORT, force=force)
         for one in chosen:
@@ -255,14 +258,14 @@ class JobTransactions:
         generation = failpoints.drive(procedures.take_over(self._store))
         older = [g for g in self._store.generations() if g < generation]
         failpoints.drive(procedures.fence(older, generation, self._store))
-        self._generation = generation
+        self._fenced = generation
 
     def _driver_of(self, generation: int, newest: DriverState) -> DriverState:
         """Whether a driver may still decide this generation's transactions; `newest`: its state."""
-        if self._generation is None:
+        if self._fenced is None:
             return newest
-        # A driver may have been started since.
-        return DriverState.LIVES if generation > self._generation else DriverState.IS_GONE
+        # A newer one is this very driver, or one started since.
+        return DriverState.LIVES if generation > self._fenced else DriverState.IS_GONE
 
     def _chosen(
         self, handles: Sequence[str], wanted: Verdict, *, force: bool

@@ -45,7 +45,8 @@ class FoundRows:
     `ReadBack.committables` of the transactions of which one has written them; () if it was none of
     these, None if the target does not tell. `epoch` is the rows' epoch where the target tells that
     alone, else None. `target` is as in `Targets`; `place` names the rows' surroundings to people,
-    and `positions` each row in it, if it has one.
+    and `positions` each row in it, if it has one. `upserted`: later rows of the same keys may have
+    replaced others of these.
     """
 
     rows: pa.RecordBatch
@@ -54,6 +55,7 @@ class FoundRows:
     target: str = ""
     place: str = ""
     positions: Any | None = None
+    upserted: bool = False
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,7 @@ def _action_routes(jobs: Jobs, login: Login) -> APIRouter:
                 return await _respond(request, lambda: jobs.stopping(jid, trigger_id))
             return await _respond(request, lambda: jobs.ask_driver(jid, f"/{path}/{trigger_id}"))
 
-    for name in ("checkpoints", "savepoints", "stop", "restore-plan"):
+    for name in ("checkpoints", "savepoints", "stop", "restore-plan", "transactions"):
         forwarded(name)
 
     @router.patch("/jobs/{jid}", dependencies=allowed)

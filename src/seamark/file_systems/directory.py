@@ -69,6 +69,11 @@ class Directory(Protocol):
     def size(self, path: str) -> int | None:
         """Return a file's bytes, None if there is no such file."""
 
+    def modified(self, path: str) -> float | None:
+        """Return when a file was last written, by the store's clock, in seconds since 1970; None if
+        there is no such file."""
+        ...
+
     def list(self, path: str = "") -> dict[str, int]:
         """Return every file below `path`, at any depth, with its bytes; {} if there is none.
 

@@ -70,9 +70,18 @@ class HdfsDirectory:
 
     def size(self, path: str) -> int | None:
         """Return a file's bytes."""
+        found = self._status(path)
+        return None if found is None else int(found.length)
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was last written."""
+        found = self._status(path)
+        return None if found is None else float(found.modification_time) / 1e3
+
+    def _status(self, path: str) -> Any:
         try:
             with _os_errors(f"{self.uri}/{path}"):
-                return int(_call(self._client.get_file_info, self._at(path)).length)
+                return _call(self._client.get_file_info, self._at(path))
         except FileNotFoundError:
             return None
 

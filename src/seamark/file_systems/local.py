@@ -43,6 +43,18 @@ def make_directory(path: Path) -> None:
     synced(path.parent)
 
 
+def obstacle(path: Path) -> OSError | None:
+    """Return why this user cannot write files into `path`, made if it is missing; None if nothing
+    is known against it. Touches nothing."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    if not path.is_dir():
+        return NotADirectoryError(f"{path} is no directory")
+    if not os.access(path, os.W_OK | os.X_OK):
+        return PermissionError(f"this user may not write into {path}")
+    return None
+
+
 def synced(path: Path) -> None:
     """Make a file's bytes durable, or a directory's entries: created, renamed and removed files."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -76,6 +88,13 @@ class LocalDirectory:
         """Return a file's bytes."""
         try:
             return (self._root / path).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was last written."""
+        try:
+            return (self._root / path).stat().st_mtime
         except (FileNotFoundError, NotADirectoryError):
             return None
 

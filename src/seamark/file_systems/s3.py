@@ -33,6 +33,8 @@ class FoundUpload:
 
     path: str
     upload_id: str
+    begun: float
+    """In seconds since 1970, by the store's clock."""
 
 
 class S3Directory:
@@ -54,11 +56,19 @@ class S3Directory:
 
     def size(self, path: str) -> int | None:
         """Return an object's bytes."""
+        found = self._head(path)
+        return None if found is None else int(found["ContentLength"])
+
+    def modified(self, path: str) -> float | None:
+        """Return when an object was written."""
+        found = self._head(path)
+        return None if found is None else float(found["LastModified"].timestamp())
+
+    def _head(self, path: str) -> Any:
         try:
-            found = self._call(path, "head_object", Key=self._key(path))
+            return self._call(path, "head_object", Key=self._key(path))
         except FileNotFoundError:
             return None
-        return int(found["ContentLength"])
 
     def list(self, path: str = "") -> dict[str, int]:
         """Return all objects below `path`."""
@@ -107,7 +117,8 @@ class S3Directory:
         """Yield every open upload below this directory."""
         for page in self._pages("", "list_multipart_uploads", Prefix=self._prefix + "/"):
             for found in page.get("Uploads", ()):
-                yield FoundUpload(self._path(found["Key"]), found["UploadId"])
+                begun = float(found["Initiated"].timestamp())
+                yield FoundUpload(self._path(found["Key"]), found["UploadId"], begun)
 
     def _upload_part(self, path: str, upload_id: str, number: int, data: bytes) -> str:
         answer = self._call(

@@ -1,4 +1,5 @@
-"""The paths of actions: checkpoint, savepoint and its disposal, stop, cancel, restore plan.
+"""The paths of actions: checkpoint, savepoint and its disposal, stop, cancel, restore plan, open
+transactions.
 
 Each action needs the job's bearer token. Its outcome is polled by its trigger id. `actions.py` has
 the state.
@@ -97,6 +98,17 @@ def job_action_routes(actions: Actions) -> APIRouter:
         actions.cancel()
         return models.Accepted()
 
+    @router.post("/jobs/{jid}/transactions", **changing)
+    def transactions(
+        jid: JobId, request: Annotated[models.TransactionsRequest | None, Body()] = None
+    ) -> models.TriggerResponse:
+        """Ask the sinks' systems for the job's open transactions, or commit or abort some: as
+        ``seamark txn``, with the same refusals. This driver's own are in use."""
+        actions.check(jid)
+        asked = request or models.TransactionsRequest()
+        work = partial(job.sink_transactions, asked.model_dump(exclude={"triggerId"}))
+        return actions.begin("transactions", asked, partial(beside, work), lambda found: found)
+
     return router
 
 
@@ -154,6 +166,11 @@ def result_routes(actions: Actions) -> APIRouter:
     def stopped(jid: JobId, trigger_id: TriggerId) -> Any:
         """The outcome of a stop without a savepoint."""
         return actions.result("stop", trigger_id, jid)
+
+    @result("/jobs/{jid}/transactions", models.TransactionsOperation)
+    def asked_transactions(jid: JobId, trigger_id: TriggerId) -> Any:
+        """The open transactions; after a commit or abort those ended by it."""
+        return actions.result("transactions", trigger_id, jid)
 
     @result("/savepoint-disposal", models.DisposalOperation)
     def disposal(trigger_id: TriggerId) -> Any:

@@ -55,6 +55,8 @@ class LiveJob(ObservedJob):
     restore_plan: Callable[..., RestorePlan]
     """`Job.restore_plan`."""
     supervisor: Callable[[], Supervisor]
+    sink_transactions: Callable[[dict[str, Any]], dict[str, Any]]
+    """Answers a verb of `seamark txn` (`runtime/job_transactions.py`). Asks the sinks' systems."""
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss
 from seamark.model.checkpoint_series import FIGURES
@@ -453,6 +453,30 @@ class RestorePlanRequest(TriggerRequest):
     allowNonRestoredState: bool = False  # noqa: N815 - Flink's name
 
 
+class TransactionsRequest(TriggerRequest):
+    """A verb of `seamark txn`. `commit` and `abort` end the named transactions, or with
+    `allLingering` all with the fitting verdict; `force` ends named ones against the verdict."""
+
+    verb: Literal["list", "commit", "abort"] = "list"
+    transactions: list[str] = []
+    allLingering: bool = False  # noqa: N815
+    force: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> TransactionsRequest:
+        if self.verb != "list" and bool(self.transactions) == self.allLingering:
+            raise ValueError("name the transactions to end, or give allLingering: true")
+        if self.force and not self.transactions:
+            raise ValueError("force is for transactions named in `transactions`")
+        return self
+
+
+class SinkTransactions(BaseModel):
+    """Transactions as ``seamark txn list --json`` prints them, without `job`."""
+
+    transactions: list[dict[str, Any]]
+
+
 class RestorePlanPage(Hyphenated):
     """The effect of a restore, as ``seamark run --plan --json`` prints it (docs/savepoints.md)."""
 
@@ -496,5 +520,8 @@ SavepointOperation = _operation(
 DisposalOperation = _operation("DisposalOperation", "``/savepoint-disposal/:triggerid``.", Disposed)
 RestorePlanOperation = _operation(
     "RestorePlanOperation", "``/jobs/:id/restore-plan/:triggerid``.", RestorePlanPage
+)
+TransactionsOperation = _operation(
+    "TransactionsOperation", "``/jobs/:id/transactions/:triggerid``.", SinkTransactions
 )
 StopOperation = _operation("StopOperation", "``/jobs/:id/stop/:triggerid``.", JobEnded)

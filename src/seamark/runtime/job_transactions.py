@@ -1,8 +1,8 @@
-"""A declared job's open transactions, without a run of it; and the answers to `seamark txn` and
-`seamark audit`.
+"""A declared job's open transactions, and the answers to `seamark txn` and `seamark audit`.
 
 The command runs the program up to its ``job.run()``, with a request in a file: only the program
-knows the sinks' addresses and passwords. The answer goes into a file beside it.
+knows the sinks' addresses and passwords. The answer goes into a file beside it. The job's own
+driver gives the same answers over REST.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +19,26 @@ from pyspark.sql import SparkSession
 from seamark.api.declarations import JobDeclaration
 from seamark.api.settings import TRANSACTIONS_ANSWER
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
+from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.transactions import JobTransactions, OpenTransaction
 from seamark.model.errors import SeamarkError, UserError
 from seamark.protocol.accept_loss import Acceptance
+from seamark.protocol.verdicts import DriverState
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.log_redaction import RedactedLog, job_redactor
 from seamark.runtime.registry import driver_state
 
 
 def job_transactions(
-    spark: SparkSession, declared: JobDeclaration, storage: str
+    spark: SparkSession,
+    declared: JobDeclaration,
+    directory: str,
+    driver: Callable[[CheckpointStore], DriverState],
+    settled_below: int = 0,
 ) -> JobTransactions:
-    """Return the open transactions of a declared job with its checkpoints in `storage`."""
-    directory = f"{storage}/{declared.directory}"
+    """Return the open transactions of a declared job with its records in `directory`; `driver` and
+    `settled_below` are for `JobTransactions`."""
     store = CheckpointStore(
         open_files(spark, directory, make=False),
         open_files(spark, declared.below(directory), make=False),
@@ -46,9 +53,28 @@ def job_transactions(
     )
     return JobTransactions(
         job,
-        lambda: driver_state(storage, declared.directory, store),
+        lambda: driver(store),
         lambda uri: open_files(spark, uri, make=False),
+        settled_below,
     )
+
+
+def answer_in_driver(
+    spark: SparkSession,
+    declared: JobDeclaration,
+    directory: str,
+    coordinator: Coordinator | None,
+    asked: dict[str, Any],
+) -> dict[str, Any]:
+    """Do what is asked as `seamark txn` does, in the job's own driver; `coordinator` is its newest.
+
+    The driver's own transactions are in use. Those of older generations can be ended: its own sweep
+    would come within minutes.
+    """
+    settled = 0 if coordinator is None else coordinator.settled_below
+    lives = DriverState.LIVES
+    with job_transactions(spark, declared, directory, lambda _: lives, settled) as transactions:
+        return _answer(transactions, asked)
 
 
 def answer_request(
@@ -68,7 +94,9 @@ def answer_request(
             if asked["verb"] == "audit":
                 answer = {"job": declared.name, **audit(asked)}
             else:
-                with job_transactions(spark, declared, storage) as transactions:
+                directory = f"{storage}/{declared.directory}"
+                driver = partial(driver_state, storage, declared.directory)
+                with job_transactions(spark, declared, directory, driver) as transactions:
                     answer = {"job": declared.name, **_answer(transactions, asked)}
         except SeamarkError as error:
             answer = {"error": str(error), "mistake": isinstance(error, UserError)}

@@ -10,9 +10,9 @@
 - CROSS-SINK DIFFERENCE: a sink lacks rows of an epoch, after another sink has shown a later epoch;
   or two sinks do not hold the same rows in the end.
 
-Each row is told once for each kind and sink. One cause may show as several anomalies. `tests/unit/
-verify/test_checker.py` plants each of them in a history written by hand, beside a neighbour that is
-fine.
+Each row is told once for each kind and sink. One cause may show as several anomalies.
+`tests/unit/verify/test_checker.py` plants each of them in a history written by hand, beside a
+neighbour that is fine.
 """
 
 from __future__ import annotations

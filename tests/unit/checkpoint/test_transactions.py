@@ -45,11 +45,12 @@ class Left(World):
             self.decide(0)
         return store
 
-    def transactions(self) -> JobTransactions:
+    def transactions(self, settled_below: int = 0) -> JobTransactions:
         def nothing(uri: str) -> None:
             raise AssertionError(uri)
 
-        return JobTransactions(self.job(), lambda: self.state, nothing)  # type: ignore[arg-type]
+        job, lives = self.job(), lambda: self.state
+        return JobTransactions(job, lives, nothing, settled_below)  # type: ignore[arg-type]
 
     def verdicts(self) -> dict[str, Verdict]:
         with self.transactions() as found:
@@ -180,6 +181,29 @@ def test_what_is_in_use_is_never_ended(left: Left) -> None:
                 verb(["stored"], force=True)
             assert verb([], force=False) == []
     assert len(left.sink.open) == 3
+
+
+def test_a_driver_ends_only_what_older_generations_began_since(left: Left) -> None:
+    """Generation 2 has settled all of generation 1. A sleeping task of 1 wakes and flushes."""
+    store = left.leave(decided=True)
+    left.driver().finish()
+    left.state = DriverState.LIVES
+    left.sink.flush("late", 1)
+    left.sink.flush("own", 2)
+    left.sink.flush("newer", 3)
+    with left.transactions(settled_below=2) as found:
+        verdicts = {one.handle: one.verdict for one in found.list()}
+        assert verdicts.pop("late") is Verdict.SAFE_TO_ABORT
+        assert set(verdicts.values()) == {Verdict.IN_USE}
+        with pytest.raises(UserError, match="its driver will end it"):
+            found.abort(["own"], force=True)
+        with pytest.raises(UserError, match="can only be aborted"):
+            found.commit(["late"], force=True)
+        assert [one.handle for one in found.abort([], force=False)] == ["late"]
+        with pytest.raises(UserError, match="runs"):
+            found.accept_loss(LOSS)
+    assert left.sink.open.keys() == {"own", "newer"}
+    assert max(store.generations()) == 2, "the driver keeps its job"
 
 
 def test_an_unstored_transaction_is_not_committed_even_by_force(left: Left) -> None:

@@ -165,6 +165,7 @@ def live_job(tmp_path: Path) -> LiveJob:
         stop_with_savepoint=nothing,
         restore_plan=cast(Any, nothing),
         supervisor=lambda: cast(Any, supervisor),
+        sink_transactions=cast(Any, nothing),
     )
 
 
@@ -227,7 +228,7 @@ def pages_of(jid: str) -> list[str]:
                 "checkpoints/details/0/subtasks/files", "checkpoints/details/0/subtasks/nobody",
                 f"series?since={round((BEGUN_S + 1) * 1e3)}", "series", "epoch", "transactions",
                 "lineage", "losses", f"checkpoints/{TRIGGER}", f"savepoints/{TRIGGER}",
-                f"stop/{TRIGGER}", f"restore-plan/{TRIGGER}",
+                f"stop/{TRIGGER}", f"restore-plan/{TRIGGER}", f"transactions/{TRIGGER}",
             )
         ),
     ]  # fmt: skip

@@ -10,10 +10,14 @@ import pytest
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Severity
+from seamark.model.schema import Column
 from seamark.sinks.kafka import KafkaSink
 from seamark.sinks.kafka import preflight as kafka
 from seamark.sinks.kafka.prefix_owner import Holder
 from seamark.sinks.kafka.sink import timeout_too_short
+from seamark.sinks.mysql import MySQLSink
+from seamark.sinks.mysql import preflight as mysql
+from seamark.sinks.mysql.table import TableColumn, UniqueIndex
 from seamark.sinks.postgres import PostgresSink
 from seamark.sinks.postgres import preflight as postgres
 from seamark.sinks.postgres.table import Table
@@ -153,3 +157,59 @@ def test_a_mistake_at_a_redis_server(
 ) -> None:
     facts = redis.ServerFacts({**INFO, **information}, appendfsync)
     assert [(f.code.name, f.weight) for f in redis.findings(REDIS, "sink", facts)] == found
+
+
+MYSQL = MySQLSink("mysql://u:p@h/d", "t", "upsert", keys=["id"])
+XA = MySQLSink("mysql://u:p@h/d", "t", "xa")
+ROWS = (Column("id", "bigint"), Column("at", "timestamp"))
+ID = TableColumn("id", "bigint", True, 0, True, True, False)
+AT = TableColumn("at", "datetime", True, 6, False, False, False)
+BY_ID = UniqueIndex("PRIMARY", ("id",))
+MARIADB = mysql.ServerFacts("10.11.6-MariaDB")
+THERE = mysql.TableFacts("InnoDB", (ID, AT), (BY_ID,))
+
+
+@pytest.mark.parametrize(
+    ("sink", "changed", "found"),
+    [
+        (XA, {}, []),
+        (XA, {"version": "8.0.36"}, []),
+        (XA, {"version": "5.7.40"}, [("SV002", ERROR)]),
+        (XA, {"flush": 2}, [("SV006", WARNING)]),
+        (XA, {"flush": 0, "version": "10.5.1-MariaDB"}, [("SV002", ERROR), ("SV006", ERROR)]),
+        (XA, {"galera": True, "unlisted": "denied"}, [("SV002", ERROR), ("SV003", ERROR)]),
+        (MYSQL, {"galera": True, "unlisted": "denied"}, []),
+    ],
+)
+def test_a_mistake_at_a_mysql_server(
+    sink: MySQLSink, changed: dict[str, Any], found: list[tuple[str, Severity]]
+) -> None:
+    findings = mysql.server_findings(sink, "sink 'out'", replace(MARIADB, **changed))
+    assert [(one.code.name, one.weight) for one in findings] == found
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, []),
+        ({"engine": ""}, ["SV004 the table `d`.`t` does not exist"]),
+        ({"engine": "MyISAM"}, ["SV005 `d`.`t` is MyISAM"]),
+        ({"columns": (ID,)}, ["SV005 `d`.`t` has no column 'at'"]),
+        (
+            {"columns": (replace(ID, data_type="float"), replace(AT, fraction_digits=0))},
+            ["SV005 column 'id' is bigint", "SV005 column 'at' is timestamp"],
+        ),
+        (
+            {"columns": (ID, AT, replace(ID, name="more"))},
+            ["SV005 column 'more' of `d`.`t` is"],
+        ),
+        ({"indexes": ()}, ["SV005 `d`.`t` has no unique index on exactly (id)"]),
+        ({"indexes": (BY_ID, UniqueIndex("a", ("at",)))}, ["SV005 `d`.`t` has a second unique"]),
+    ],
+)
+def test_every_misfit_of_a_mysql_table_is_found(changed: dict[str, Any], found: list[str]) -> None:
+    facts = replace(THERE, **changed)
+    findings = mysql.table_findings(MYSQL, ROWS, "sink 'out'", MARIADB, facts)
+    told = [f"{one.code.name} {one.found}" for one in findings]
+    assert len(told) == len(found)
+    assert all(text.startswith(start) for text, start in zip(told, found, strict=True)), told

@@ -86,6 +86,38 @@ const ACTIONS = {
       return { said: "", shown: html`<${RestorePlan} plan=${plan} asked=${asked} />` };
     },
   },
+  ask: {
+    label: "Ask the sinks",
+    title: (job) => `Which transactions of ${job.name} are open?`,
+    text: "The driver asks each sink's system, as seamark txn list does. Nothing is changed.",
+    confirm: "Ask them",
+    steps: ["sinks"],
+    async run({ job, subject }) {
+      const { transactions } = await operate(`/jobs/${job.jid}/transactions`);
+      subject.keep(transactions);
+      return { said: `${transactions.length} open.` };
+    },
+  },
+  commit: {
+    label: "Commit",
+    title: () => "Commit this transaction?",
+    text: "Its rows become visible. The driver refuses it unless the job's records say that it must be committed.",
+    confirm: "Commit it",
+    danger: true,
+    Fields: EndFields,
+    steps: ["sinks"],
+    run: (dialog) => endTransaction("commit", dialog),
+  },
+  abort: {
+    label: "Abort",
+    title: () => "Abort this transaction?",
+    text: "Its rows are gone for good. The driver refuses it unless the job's records say that it is safe to abort.",
+    confirm: "Abort it",
+    danger: true,
+    Fields: EndFields,
+    steps: ["sinks"],
+    run: (dialog) => endTransaction("abort", dialog),
+  },
   dispose: {
     label: "Dispose of the savepoint",
     title: () => "Dispose of this savepoint?",
@@ -242,6 +274,20 @@ function StopFields({ job, values }) {
     html`<${SavepointFields} job=${job} values=${values} />
       <label class="choice"><input type="checkbox" name="drain" defaultChecked=${values.drain === "on"} /> <span><b>Drain</b><span class="note">For a job that ends for good: every window is closed and its result written. The same program does not start again under its name.</span></span></label>`}
   `;
+}
+
+function EndFields({ subject }) {
+  const { sink, epoch, generation, transaction, verdict } = subject.one;
+  return html`<p><code class="path">${transaction}</code></p>
+    <p class="note">Sink ${sink}, ${epoch >= 0 ? `epoch ${epoch}` : "of an epoch not told"}, generation ${generation}: ${verdict}.</p>
+    <label class="choice"><input type="checkbox" name="force" /> <span><b>Against the verdict</b><span class="note">May lose rows, or show them twice. A transaction in use is never ended.</span></span></label>`;
+}
+
+async function endTransaction(verb, { job, subject, values }) {
+  const path = `/jobs/${job.jid}/transactions`;
+  await operate(path, { body: { verb, transactions: [subject.one.transaction], force: values.force === "on" } });
+  subject.keep((await operate(path)).transactions);
+  return { said: `The transaction is ${verb === "commit" ? "committed" : "aborted"}.` };
 }
 
 function Whole({ path }) {

@@ -11,6 +11,7 @@ const LABELS = {
   end: "What is open is settled, and the job ends",
   plan: "The savepoint is compared with the program",
   files: "Its files are deleted",
+  sinks: "The sinks' systems answer",
 };
 
 // `names` are those of LABELS, in order; `progress` is what the server said last of the operation.

@@ -1,7 +1,11 @@
 // The transactions that a job holds open in the sinks' systems, and the losses that were accepted.
 import { html } from "./html.js";
-import { page } from "./pages.js";
-import { Empty, Since, Waiting, isLive } from "./components.js";
+import { now, page } from "./pages.js";
+import { coarse, count } from "./format.js";
+import { Copy, Empty, Since, Waiting, isLive } from "./components.js";
+import { ActionButton } from "./actions.js";
+
+const asked = new Map(); // what the sinks' systems have told, by job id: {at, found}
 
 export function Transactions({ jid, job }) {
   const entry = page(`/jobs/${jid}/transactions`);
@@ -10,6 +14,7 @@ export function Transactions({ jid, job }) {
     ${entry.data
       ? html`<${Open} live=${isLive(job.state)} found=${entry.data.transactions} truncated=${entry.data.truncated} />`
       : html`<${Waiting} of=${entry} what="transactions" unknown="The driver does not say." />`}
+    ${isLive(job.state) ? html`<${AtTheSinks} jid=${jid} job=${job} />` : html`<${Commands} />`}
     ${losses.data?.losses.length > 0 && html`<${Losses} losses=${losses.data.losses} />`}
   `;
 }
@@ -29,6 +34,38 @@ function Open({ live, found, truncated }) {
       <tbody>${found.map((one) => html`<tr key=${`${one.sink}:${one.epoch}:${one.generation}:${one.transaction}`}><th scope="row">${one.sink}</th><td data-name="Epoch" class="num">${one.epoch}</td><td data-name="Generation" class="num">${one.generation}</td><td data-name="Verdict">${one.verdict ?? "in use"}</td><td data-name="State">${String(one.state).toLowerCase()}</td><td data-name="Open for">${one.since >= 0 && html`<${Since} at=${one.since} />`}</td><td data-name="Transaction">${one.transaction ? html`<code>${one.transaction}</code>` : `${one.count} transactions`}</td></tr>`)}</tbody>
     </table>
     ${truncated && html`<p class="note">There are more.</p>`}`;
+}
+
+function AtTheSinks({ jid, job }) {
+  const keep = (found) => asked.set(jid, { at: now(), found });
+  const told = asked.get(jid);
+  return html`
+    <div class="bar">
+      <h2>At the sinks' systems</h2>
+      <div class="actions"><${ActionButton} action="ask" job=${job} subject=${{ keep }} /></div>
+    </div>
+    ${told
+      ? html`<p class="note">Told <${Since} at=${told.at} /> ago.</p>${told.found.length > 0 && html`<${Told} job=${job} found=${told.found} keep=${keep} />`}`
+      : html`<p class="note">The systems know the age of each transaction, its time-out, and which readers wait.</p>`}`;
+}
+
+const length = (ms) => (ms >= 0 ? coarse(ms) : "–");
+
+function Told({ job, found, keep }) {
+  return html`<table class="list cards" aria-label="Transactions at the sinks' systems">
+      <thead><tr><th scope="col">Sink</th><th scope="col" class="num">Epoch</th><th scope="col" class="num">Generation</th><th scope="col">Verdict</th><th scope="col" class="num">Age</th><th scope="col" class="num">Times out in</th><th scope="col" class="num">Rows held up</th><th scope="col">Transaction</th><th scope="col"><span class="unseen">What can be done</span></th></tr></thead>
+      <tbody>${found.map((one) => html`<tr key=${`${one.sink}:${one.transaction}`}><th scope="row">${one.sink}</th><td data-name="Epoch" class="num">${one.epoch >= 0 ? one.epoch : "?"}</td><td data-name="Generation" class="num">${one.generation}</td><td data-name="Verdict">${one.verdict}</td><td data-name="Age" class="num">${length(one.age)}</td><td data-name="Times out in" class="num">${length(one["time-left"])}</td><td data-name="Rows held up" class="num">${count(one["held-up"].reduce((sum, held) => sum + held.rows, 0))}</td><td data-name="Transaction"><code>${one.transaction}</code></td><td class="do">${one.verdict !== "in use" && html`<span class="actions">${["commit", "abort"].map((verb) => html`<${ActionButton} key=${verb} action=${verb} job=${job} subject=${{ one, keep }} />`)}</span>`}</td></tr>`)}</tbody>
+    </table>`;
+}
+
+// Without a driver only the program knows the sinks' addresses.
+function Commands() {
+  const commands = ["list", "commit --all-lingering", "abort --all-lingering"].map((verb) => `seamark txn ${verb} APP.PY`);
+  return html`<section class="card">
+    <h2>This job does not run</h2>
+    <p>Its program knows the sinks: these verbs ask them, and do what the next start would.</p>
+    ${commands.map((command) => html`<p class="command" key=${command}><code>${command}</code> <${Copy} text=${command} what="the command" /></p>`)}
+  </section>`;
 }
 
 function Losses({ losses }) {

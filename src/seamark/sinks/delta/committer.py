@@ -23,7 +23,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Lingering,
+    OpenFacts,
+    SinkContext,
+)
 from seamark.file_systems import Directory, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
@@ -205,6 +211,18 @@ class DeltaCommitter:
         for found, entry in told:
             if entry is None:
                 yield Lingering(found, found.generation)
+
+    def describe_open(self, committables: Sequence[DeltaCommittable]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`: when each attempt has begun its first file. None times
+        out."""
+        try:
+            records = [pending_files.records(one) for one in committables]
+            return [OpenFacts(self._files.modified(r[0]) if r else None) for r in records]
+        except OSError as error:
+            raise AbortFailedError(
+                f"{self._name}: the age of its pending files is not told: {error}. Ask again when "
+                "the store answers"
+            ) from error
 
     def close(self) -> None:
         """Forget the table; nothing is open between calls."""

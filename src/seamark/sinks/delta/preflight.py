@@ -1,4 +1,5 @@
-"""Checks of the real table and its store, made before anything is written."""
+"""Checks the real table and its store before any row is written: the rules (`findings`) change
+nothing; `check` raises the first error of a start, and tries out what a commit needs."""
 
 from __future__ import annotations
 
@@ -8,16 +9,21 @@ import logging
 import re
 import threading
 import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
 from seamark.file_systems import Directory, HadoopSettings, open_directory
+from seamark.file_systems.local import obstacle
 from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.findings import Finding, FindingCode
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.servers import load_driver
+from seamark.sinks.internal.servers import denied_or, listed, load_driver, tell
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
@@ -75,139 +81,217 @@ def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
 
     Raises PreflightError at the first failed check.
     """
-    deltalake = driver()
     hadoop = context.hadoop.under(sink.storage_options)
-    try:
+    with _usable(name):
         if not store.is_local(sink.path):
             _check_exclusive_create(sink.path, hadoop, name)
-        try:
-            table = load(sink, hadoop)
-        except deltalake.exceptions.TableNotFoundError:
+        table = _loaded(sink, hadoop)
+        if table is None and sink.create_table and context.schema:
             _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
             table = load(sink, hadoop)
-        check_table(table, sink, context, name)
+        tell(findings(table, sink, context, name), _log)
         _check_writable(open_directory(sink.path, hadoop))
+    return table
+
+
+def inspect(sink: DeltaSink, context: SinkContext, name: str) -> list[Finding]:
+    """Return every finding; changes nothing, so neither the store's condition of a write nor a
+    right to write there is tried."""
+    hadoop = context.hadoop.under(sink.storage_options)
+
+    def look() -> Iterator[Finding]:
+        with _usable(name):
+            if store.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
+                raise problem
+            table = _loaded(sink, hadoop)
+        if table is not None or not sink.create_table:
+            yield from findings(table, sink, context, name)
+
+    return listed(look())
+
+
+@contextlib.contextmanager
+def _usable(name: str) -> Iterator[None]:
+    try:
+        yield
     except errors() as error:
         raise PreflightError(
-            f"{name} cannot be used: {error}. See that the path is right, that the driver and all "
-            "executors can reach it and may write there, and for S3 that spark.hadoop.fs.s3a.* "
-            "or storage_options say where and as whom"
+            Finding(
+                denied_or(FindingCode.SV001, error),
+                name,
+                f"it cannot be used: {error}",
+                "see that the path is right, that the driver and all executors can reach it and "
+                "may write there, and for S3 that spark.hadoop.fs.s3a.* or storage_options say "
+                "where and as whom",
+            )
         ) from error
-    return table
+
+
+def _loaded(sink: DeltaSink, hadoop: HadoopSettings) -> Any:
+    """Return the table; None if it is missing."""
+    try:
+        return load(sink, hadoop)
+    except driver().exceptions.TableNotFoundError:
+        return None
+
+
+# --- rules
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """The rules on a loaded table, of one sink."""
+
+    table: Any
+    sink: DeltaSink
+    schema: Schema
+    name: str
+
+    def found(self) -> Iterator[Finding]:
+        """Yield every finding."""
+        yield from self._settings()
+        if self.sink.keys:
+            yield from self._unchangeable()
+        found = list(self.table.metadata().partition_columns)
+        if found != list(self.sink.partition_by):
+            yield self._unfit(
+                f"the table is partitioned by {_names(found)}, the sink says partition_by="
+                f"{list(self.sink.partition_by)!r}",
+                f"set partition_by={found!r}",
+            )
+        if self.schema:
+            yield from self._columns()
+
+    def _unfit(self, what: str, remedy: str) -> Finding:
+        return Finding(FindingCode.SV005, self.name, what, remedy)
+
+    def _settings(self) -> Iterator[Finding]:
+        """The table asks more of a writer than to add files."""
+        protocol = self.table.protocol()
+        if unknown := set(protocol.writer_features or ()) - _FEATURES:
+            yield self._unfit(
+                f"the table has the features {', '.join(sorted(unknown))}, which this sink cannot "
+                "write",
+                "give it a table without them",
+            )
+        if protocol.min_writer_version not in (1, 2, 3, 4, 5, 7):
+            yield self._unfit(
+                f"the table wants writers of protocol version {protocol.min_writer_version}, which "
+                "delta-rs is not",
+                "give it a table of version 1 to 5, or 7",
+            )
+        for key, value in self.table.metadata().configuration.items():
+            if key.startswith("delta.constraints."):
+                what = f"a CHECK constraint ({value})"
+            elif key == "delta.columnMapping.mode" and value != "none":
+                what = f"column mapping ({value})"
+            else:
+                continue
+            yield self._unfit(
+                f"the table has {what}, which this sink does not enforce",
+                "drop it, or give the sink a table without",
+            )
+        for field in self._fields():
+            for key, what in _COLUMN_SETTINGS.items():
+                if key in field["metadata"]:
+                    yield self._unfit(
+                        f"column {field['name']!r} of the table has {what} ({key}), which this "
+                        "sink does not make",
+                        "give it a table without",
+                    )
+
+    def _unchangeable(self) -> Iterator[Finding]:
+        """The table's rows may not be changed, or were never changed by delta-rs."""
+        configuration = self.table.metadata().configuration
+        features = self.table.protocol().reader_features or ()
+        for key, what in _NOT_MERGED.items():
+            if configuration.get(key, "").lower() == "true":
+                yield self._unfit(
+                    f"the table has {what} ({key}), so its rows cannot be changed by key",
+                    "unset it, or give the sink a table without",
+                )
+        if "deletionVectors" in features:
+            yield self._unfit(
+                "the table has the feature deletionVectors, with which it was never merged",
+                "drop the feature, or give the sink a table without",
+            )
+
+    def _fields(self) -> list[dict[str, Any]]:
+        fields: list[dict[str, Any]] = json.loads(self.table.schema().to_json())["fields"]
+        return fields
+
+    def _columns(self) -> Iterator[Finding]:
+        """The table does not take the DataFrame's columns as they are."""
+        in_table = types.column_types(self.table.schema().to_json())
+        given = {column.name: types.normal(column.type) for column in self.schema}
+        both = (
+            f"The table has: {_columns(in_table.items())}. The DataFrame has: "
+            f"{_columns(given.items())}"
+        )
+        fields = {field["name"]: field for field in self._fields()}
+        for name, kind in given.items():
+            if name not in in_table:
+                yield self._unfit(
+                    f"the table has no column {name!r}",
+                    f"drop it from the DataFrame, or ALTER TABLE … ADD COLUMN. {both}",
+                )
+            elif in_table[name] != kind:
+                yield self._unfit(
+                    f"column {name!r} is {kind} in the DataFrame and {in_table[name]} in the table",
+                    f"CAST it in the DataFrame. {both}",
+                )
+            elif _has_not_null(fields[name]):
+                yield self._unfit(
+                    f"column {name!r} of the table is or has NOT NULL, and nothing here checks "
+                    "each row for it",
+                    "ALTER TABLE … ALTER COLUMN … DROP NOT NULL",
+                )
+        for name, field in fields.items():
+            partition = name in self.sink.partition_by
+            if name not in given and (partition or not field["nullable"]):
+                why = "is a partition column" if partition else "is NOT NULL"
+                yield self._unfit(
+                    f"column {name!r} of the table {why} and is not in the DataFrame",
+                    f"select it. {both}",
+                )
+
+
+def findings(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> Iterator[Finding]:
+    """The table is missing (None), or does not take the DataFrame's columns as they are."""
+    if table is None:
+        yield Finding(
+            FindingCode.SV004,
+            name,
+            "there is no Delta table at this path",
+            "make it, or let the sink do so with create_table=True",
+        )
+        return
+    schema = changes.target_columns(context.schema, sink.op)
+    yield from _Rules(table, sink, schema, name).found()
 
 
 def check_table(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> None:
     """Raise PreflightError if the table does not take the DataFrame's columns as they are."""
-    _check_settings(table, name)
-    if sink.keys:
-        _check_changeable(table, name)
-    found = table.metadata().partition_columns
-    if list(found) != list(sink.partition_by):
-        raise PreflightError(
-            f"{name}: the table is partitioned by {_listed(found)}, the sink says partition_by="
-            f"{list(sink.partition_by)!r}; set partition_by={list(found)!r}"
-        )
-    schema = changes.target_columns(context.schema, sink.op)
-    if not schema:
-        return
-    fields = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
-    in_table = types.column_types(table.schema().to_json())
-    both = (
-        f"The table has: {_columns(in_table.items())}. The DataFrame has: "
-        f"{_columns((c.name, types.normal(c.type)) for c in schema)}"
-    )
-    for column in schema:
-        if column.name not in in_table:
-            raise PreflightError(
-                f"{name}: the table has no column {column.name!r}; drop it from the DataFrame, or "
-                f"ALTER TABLE … ADD COLUMN. {both}"
-            )
-        if in_table[column.name] != types.normal(column.type):
-            raise PreflightError(
-                f"{name}: column {column.name!r} is {types.normal(column.type)} in the DataFrame "
-                f"and {in_table[column.name]} in the table; CAST it in the DataFrame. {both}"
-            )
-    given = {column.name for column in schema}
-    for column_name, field in fields.items():
-        if column_name in given:
-            continue
-        if not field["nullable"] or column_name in sink.partition_by:
-            why = "is a partition column" if column_name in sink.partition_by else "is NOT NULL"
-            raise PreflightError(
-                f"{name}: column {column_name!r} of the table {why} and is not in the DataFrame; "
-                f"select it. {both}"
-            )
-    for column in schema:
-        field = fields[column.name]
-        if not field["nullable"] or _NOT_NULL_WITHIN.search(json.dumps(field["type"])):
-            raise PreflightError(
-                f"{name}: column {column.name!r} of the table is or has NOT NULL, and nothing "
-                "here checks each row for it; ALTER TABLE … ALTER COLUMN … DROP NOT NULL"
-            )
+    tell(findings(table, sink, context, name), _log)
 
 
-def _check_settings(table: Any, name: str) -> None:
-    """Refuse a table that asks more of a writer than to add files."""
-    protocol = table.protocol()
-    unknown = set(protocol.writer_features or ()) - _FEATURES
-    if unknown:
-        raise PreflightError(
-            f"{name}: the table has the features {', '.join(sorted(unknown))}, which this sink "
-            "cannot write; give it a table without them"
-        )
-    if protocol.min_writer_version not in (1, 2, 3, 4, 5, 7):
-        raise PreflightError(
-            f"{name}: the table wants writers of protocol version {protocol.min_writer_version}, "
-            "which delta-rs is not; give it a table of version 1 to 5, or 7"
-        )
-    configuration = table.metadata().configuration
-    for key, value in configuration.items():
-        if key.startswith("delta.constraints."):
-            what = f"a CHECK constraint ({value})"
-        elif key == "delta.columnMapping.mode" and value != "none":
-            what = f"column mapping ({value})"
-        else:
-            continue
-        raise PreflightError(
-            f"{name}: the table has {what}, which this sink does not enforce; drop it, or give the "
-            "sink a table without"
-        )
-    for field in json.loads(table.schema().to_json())["fields"]:
-        for key, what in _COLUMN_SETTINGS.items():
-            if key in field["metadata"]:
-                raise PreflightError(
-                    f"{name}: column {field['name']!r} of the table has {what} ({key}), which this "
-                    "sink does not make; give it a table without"
-                )
+def _has_not_null(field: dict[str, Any]) -> bool:
+    nested = _NOT_NULL_WITHIN.search(json.dumps(field["type"]))
+    return not field["nullable"] or nested is not None
 
 
-def _check_changeable(table: Any, name: str) -> None:
-    """Refuse a table whose rows delta-rs may not or cannot change."""
-    configuration = table.metadata().configuration
-    for key, what in _NOT_MERGED.items():
-        if configuration.get(key, "").lower() == "true":
-            raise PreflightError(
-                f"{name}: the table has {what} ({key}), so its rows cannot be changed by key; "
-                "unset it, or give the sink a table without"
-            )
-    if "deletionVectors" in (table.protocol().reader_features or ()):
-        raise PreflightError(
-            f"{name}: the table has the feature deletionVectors, with which it was never merged; "
-            "drop the feature, or give the sink a table without"
-        )
+# --- trials
 
 
 def _create(sink: DeltaSink, hadoop: HadoopSettings, schema: Schema, name: str) -> None:
-    if not sink.create_table or not schema:
-        raise PreflightError(
-            f"{name}: there is no Delta table at this path; make it, or let the sink do so with "
-            "create_table=True"
-        )
     deltalake = driver()
     try:
         columns = deltalake.Schema.from_json(types.schema_json(schema))
     except ConfigurationError as error:
-        raise PreflightError(f"{name}: {error}") from error
+        found, _, remedy = str(error).rpartition("; ")
+        raise PreflightError(
+            Finding(FindingCode.SV005, name, found or remedy, remedy if found else "CAST it")
+        ) from error
     deltalake.DeltaTable.create(
         sink.path,
         columns,
@@ -263,10 +347,14 @@ def _check_exclusive_create(path: str, hadoop: HadoopSettings, name: str) -> Non
         raise next(error for error in outcomes if error is not None)
     if winners > 1:
         raise PreflightError(
-            f"{name}: of {_CREATORS} writers of one log entry at once {winners} were told that "
-            "they had made it: this store does not keep the condition of a write (If-None-Match: "
-            "*), so two writers would overwrite each other's commits. Use a store that does, as "
-            "Amazon S3 does, or a newer version of this one"
+            Finding(
+                FindingCode.CP003,
+                name,
+                f"of {_CREATORS} writers of one log entry at once {winners} were told that they "
+                "had made it: this store does not keep the condition of a write (If-None-Match: "
+                "*), so two writers would overwrite each other's commits",
+                "use a store that does, as Amazon S3 does, or a newer version of this one",
+            )
         )
 
 
@@ -274,5 +362,5 @@ def _columns(columns: Any) -> str:
     return ", ".join(f"{name} {type_}" for name, type_ in columns)
 
 
-def _listed(names: Any) -> str:
+def _names(names: Any) -> str:
     return ", ".join(map(repr, names)) or "nothing"

@@ -14,6 +14,7 @@ from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings, shared_uri
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.delta import types
 from seamark.sinks.delta.committable import DeltaCommittable
@@ -145,6 +146,12 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
         from seamark.sinks.delta import read_back
 
         yield from read_back.read(self, asked)
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`."""
+        from seamark.sinks.delta import preflight
+
+        return preflight.inspect(self, context, f"sink `{context.sink_uid}`: {self.describe()}")
 
     def create_writer(self, context: WriterContext) -> DeltaWriter:
         """See `TwoPhaseCommitSink`. Touches nothing before the first row."""

@@ -11,9 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TypeVar
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Lingering,
+    OpenFacts,
+    SinkContext,
+)
 from seamark.file_systems import Directory
-from seamark.model.errors import PreflightError
+from seamark.model.errors import AbortFailedError
+from seamark.sinks.files import preflight
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile
 
@@ -33,22 +40,7 @@ class FileCommitter:
 
     def preflight(self) -> None:
         """Try out every operation needed by a commit or an abort. Raises PreflightError."""
-        try:
-            spark_owns = bool(self._directory.list("_spark_metadata"))
-            if not spark_owns:
-                self._pending.preflight(self._context.job_id, self._context.sink_uid)
-        except OSError as error:
-            raise PreflightError(
-                f"{self._name} cannot be used: {error}. Give a directory that this user may write, "
-                "delete and list files in (on a local disk, one file system), and see "
-                "docs/sinks/files.md for what a store must allow"
-            ) from error
-        if spark_owns:
-            raise PreflightError(
-                f"{self._name} was written by Spark's own streaming file sink: because of its "
-                "_spark_metadata, Spark would not see the files that this job adds. Give FileSink "
-                "another directory"
-            )
+        preflight.check(self._directory, self._pending, self._context, self._name)
 
     def commit(self, committables: Sequence[PendingFile]) -> Sequence[CommitOutcome]:
         """Publish each pending file. LOST: it is torn. UNKNOWN: it is gone."""
@@ -62,6 +54,16 @@ class FileCommitter:
         """Yield every pending file of this job and sink."""
         for found in self._pending.list(self._context.job_id, self._context.sink_uid):
             yield Lingering(found, found.generation)
+
+    def describe_open(self, committables: Sequence[PendingFile]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`. No pending file times out."""
+        try:
+            return list(map(OpenFacts, self._pending.since(committables)))
+        except OSError as error:
+            raise AbortFailedError(
+                f"{self._name}: the age of its pending files is not told: {error}. Ask again when "
+                "the store answers"
+            ) from error
 
     def close(self) -> None:
         """End the threads."""

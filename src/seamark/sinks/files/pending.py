@@ -93,6 +93,10 @@ class RenamedFiles:
         published = self._directory.size(file.handle) is not None
         return AbortOutcome.COMMITTED if published else AbortOutcome.ABORTED
 
+    def since(self, files: Sequence[PendingFile]) -> list[float | None]:
+        """Return when each file was written."""
+        return [self._directory.modified(_pending(file)) for file in files]
+
     def settle(self, files: Sequence[PendingFile]) -> None:
         """Sync the directories, and remove those used for pending files alone."""
         for file in files:
@@ -167,6 +171,11 @@ class Uploads:
         self._directory.abort_upload(file.handle, file.upload_id)
         published = self._directory.size(file.handle) is not None
         return AbortOutcome.COMMITTED if published else AbortOutcome.ABORTED
+
+    def since(self, files: Sequence[PendingFile]) -> list[float | None]:
+        """Return when each upload was begun. One listing."""
+        begun = {upload.upload_id: upload.begun for upload in self._directory.uploads()}
+        return [begun.get(file.upload_id) for file in files]
 
     def settle(self, files: Sequence[PendingFile]) -> None:
         """Do nothing: S3 stores before it answers."""

@@ -15,8 +15,9 @@ from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings, open_directory, shared_uri
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.model.schema import Column, Schema, quoted
-from seamark.sinks.files import read_back
+from seamark.sinks.files import preflight, read_back
 from seamark.sinks.files.committer import FileCommitter
 from seamark.sinks.files.formats import COMPRESSIONS, Format
 from seamark.sinks.files.pending import open_pending
@@ -136,6 +137,11 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         """See `ReadableSink`: every file that readers of the directory see."""
         directory = open_directory(self.path, asked.context.hadoop.under(self.hadoop))
         yield from read_back.read(directory, self._format, asked)
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`."""
+        directory = open_directory(self.path, context.hadoop.under(self.hadoop))
+        return preflight.inspect(directory, f"sink `{context.sink_uid}`: {self.describe()}")
 
     def create_writer(self, context: WriterContext) -> FileWriter:
         """Return a writer of pending files. It touches nothing before the first row."""

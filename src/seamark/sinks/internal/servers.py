@@ -1,16 +1,23 @@
-"""The common code of sinks with a server: drivers, URLs, secrets, and retries while it is away."""
+"""The common code of sinks with a server: drivers, URLs, secrets, findings, and retries while it is
+away."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from seamark.model.errors import AbortFailedError, ConfigurationError, MissingDependencyError
+from seamark.model.errors import (
+    AbortFailedError,
+    ConfigurationError,
+    MissingDependencyError,
+    PreflightError,
+)
+from seamark.model.findings import Finding, FindingCode, errors
 
 T = TypeVar("T")
 
@@ -67,6 +74,36 @@ def url_options(
         flag = value.lower() in ("1", "true", "yes")
         options.append((name, flag if allowed[name] is bool else value))
     return tuple(options)
+
+
+def tell(findings: Iterable[Finding], log: logging.Logger) -> None:
+    """Raise PreflightError for the first error among the findings, else log the warnings."""
+    found = list(findings)
+    for error in errors(found):
+        raise PreflightError(error)
+    for finding in found:
+        log.warning("%s", finding)
+
+
+def listed(findings: Iterable[Finding]) -> list[Finding]:
+    """Return all findings of a look at a system; a PreflightError that ends the look is the last.
+    Every PreflightError of the caller's has a finding."""
+    found = []
+    try:
+        for finding in findings:
+            found.append(finding)
+    except PreflightError as error:
+        assert error.finding is not None
+        found.append(error.finding)
+    return found
+
+
+def denied_or(otherwise: FindingCode, error: BaseException) -> FindingCode:
+    """Return the code for a file system's error: SV003 for a missing right, SV005 for a path that
+    is no directory."""
+    if isinstance(error, PermissionError):
+        return FindingCode.SV003
+    return FindingCode.SV005 if isinstance(error, NotADirectoryError) else otherwise
 
 
 class Reasons:

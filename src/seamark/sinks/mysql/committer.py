@@ -14,9 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Lingering,
+    OpenFacts,
+    SinkContext,
+)
 from seamark.model import failpoints
-from seamark.model.errors import CommitFailedError
+from seamark.model.errors import AbortFailedError, CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.internal.servers import Reasons, ask_until_listed
 from seamark.sinks.mysql import connection as server
@@ -93,6 +99,20 @@ class MySQLCommitter:
                 f"({self._reasons.last}); start the job again when the server answers"
             ),
         )
+
+    def describe_open(self, committables: Sequence[MySQLCommittable]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`. The server knows the age of stages alone; nothing times
+        out."""
+        database = self._address.database
+        since = self._asked(
+            lambda: stage.created(self._connected(ANSWER_TIMEOUT_S), database, self._owner)
+        )
+        if since is None:
+            raise AbortFailedError(
+                f"{self._name}: the age of its stages is not told ({self._reasons.last}). Ask "
+                "again when the server answers"
+            )
+        return [OpenFacts(since.get(one.handle)) for one in committables]
 
     def close(self) -> None:
         """See `Committer`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
@@ -141,6 +142,12 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: prepared transactions and stage tables have no time-out, and their
         names hold job and sink."""
+
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: a table does not tell who has inserted a row."""
+        from seamark.sinks.mysql import read_back
+
+        yield from read_back.read(self, asked)
 
     def create_writer(self, context: WriterContext) -> MySQLWriter:
         """See `TwoPhaseCommitSink`. Connects at the first row."""

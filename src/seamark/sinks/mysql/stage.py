@@ -77,6 +77,18 @@ def names(connection: Any, database: str, owner: str) -> list[TransactionName]:
     return [name for name in parsed if name is not None and name.owner == owner]
 
 
+def created(connection: Any, database: str, owner: str) -> dict[str, float]:
+    """Return when each of the owner's stages was made, by its comment, in seconds since 1970."""
+    prefix = stage_prefix(owner)
+    found = server.rows(
+        connection,
+        "SELECT table_comment, unix_timestamp(create_time) FROM information_schema.tables "
+        "WHERE table_schema = %s AND LEFT(table_name, %s) = %s AND create_time IS NOT NULL",
+        (database, len(prefix), prefix),
+    )
+    return {str(comment): float(seconds) for comment, seconds in found}
+
+
 def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
     """Insert the stage's rows into their table and write the ledger row, inside the caller's
     transaction. Returns LOST, and records ``aborted``, when the stage is gone or changed; UNKNOWN

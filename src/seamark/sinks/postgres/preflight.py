@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
-from seamark.model.findings import Finding, FindingCode, errors
+from seamark.model.findings import Finding, FindingCode
 from seamark.sinks.internal.changes import target_columns
+from seamark.sinks.internal.servers import listed, tell
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, quoted, within
@@ -60,14 +61,14 @@ def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
     """Raise PreflightError for the first error, log warnings. Creates the table, if the sink is
     asked to, and the ledger, if the mode needs it."""
     with _connected(sink, name) as connection:
-        _tell(server_findings(sink, context, name, ask_server(connection)))
+        tell(server_findings(sink, context, name, ask_server(connection)), _log)
         connection.execute(BEGIN)
         facts = ask_table(connection, sink, context, name)
         if facts.table is None and sink.create_table and context.schema:
             schema = target_columns(context.schema, sink.op)
             tables.create(connection, sink.sql_name, schema, sink.keys)
             facts = ask_table(connection, sink, context, name)
-        _tell(table_findings(sink, name, facts))
+        tell(table_findings(sink, name, facts), _log)
         assert facts.table is not None  # else it was a finding
         if sink.mode != "prepared":
             ledger.create(connection, facts.table.schema)
@@ -76,18 +77,17 @@ def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
 
 def inspect(sink: PostgresSink, context: SinkContext, name: str) -> list[Finding]:
     """Return every finding, in a transaction that is only read."""
-    try:
+
+    def look() -> Iterator[Finding]:
         with _connected(sink, name) as connection:
-            found = [*server_findings(sink, context, name, ask_server(connection))]
+            yield from server_findings(sink, context, name, ask_server(connection))
             connection.execute("BEGIN READ ONLY")
             facts = ask_table(connection, sink, context, name)
             connection.execute("ROLLBACK")
-    except PreflightError as error:
-        assert error.finding is not None
-        return [error.finding]
-    if facts.table is None and sink.create_table:
-        return found
-    return [*found, *table_findings(sink, name, facts)]
+        if facts.table is not None or not sink.create_table:
+            yield from table_findings(sink, name, facts)
+
+    return listed(look())
 
 
 @contextlib.contextmanager
@@ -118,14 +118,6 @@ def _needed(sink: PostgresSink) -> tuple[str, ...]:
 def _is_denied(error: BaseException) -> bool:
     state = str(getattr(error, "sqlstate", None))
     return state == "42501" or state.startswith("28")
-
-
-def _tell(findings: Iterator[Finding]) -> None:
-    found = list(findings)
-    for error in errors(found):
-        raise PreflightError(error)
-    for finding in found:
-        _log.warning("%s", finding)
 
 
 # --- facts

@@ -18,7 +18,7 @@ import pyarrow.csv
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.epoch_column import by_epoch, grouped
+from seamark.sinks.internal.epoch_column import by_epoch, grouped, require_comparable
 from seamark.sinks.postgres.connection import driver, quoted
 from seamark.sinks.postgres.ledger import NAME as LEDGER
 from seamark.sinks.postgres.table import Column, describe
@@ -35,11 +35,9 @@ _Writers = Mapping[int, tuple[int, ...]]
 def read(sink: PostgresSink, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield every row: by transaction, or by epoch if a column has it, or without either."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
-    if sink.mode == "upsert":
-        raise UserError(
-            f"{name}: in mode 'upsert' a row replaces an older one, and the ledger has both; such "
-            "a table cannot be compared with it"
-        )
+    upserted = sink.mode == "upsert"
+    if upserted:
+        require_comparable(name, asked, sink.op)
     try:
         with sink.server.connect() as connection:
             table = describe(connection, sink.sql_name)
@@ -59,22 +57,22 @@ def read(sink: PostgresSink, asked: ReadBack) -> Iterator[FoundRows]:
             query = f"SELECT {', '.join(parts)} FROM {table.sql}"
             for batch in _batches(connection, query, asked.schema):
                 rows = as_written(_from_hex(batch, asked.schema), asked.schema)
-                yield from _found(rows, batch.column(_EXTRA), writers, asked, table.sql)
+                extra_column = batch.column(_EXTRA)
+                if writers is not None:
+                    yield from _by_transaction(rows, extra_column, writers, table.sql)
+                else:
+                    of = extra_column if asked.epoch_column else None
+                    yield from by_epoch(rows, of, f"table {table.sql}", upserted=upserted)
     except driver().Error as error:
         raise OperationFailedError(f"{name} cannot be read: {sink.server.said(error)}") from error
 
 
-def _found(
-    rows: pa.RecordBatch, extra: pa.Array, writers: _Writers | None, asked: ReadBack, table: str
+def _by_transaction(
+    rows: pa.RecordBatch, xmins: pa.Array, writers: _Writers, table: str
 ) -> Iterator[FoundRows]:
-    place = f"table {table}"
-    if writers is None:
-        yield from by_epoch(rows, extra if asked.epoch_column else None, place, None)
-        return
-    for xmin, chosen in grouped(extra.to_numpy(zero_copy_only=False)):
-        yield FoundRows(
-            rows.take(pa.array(chosen)), writers.get(xmin, ()), place=f"{place}, xmin {xmin}"
-        )
+    for xmin, chosen in grouped(xmins.to_numpy(zero_copy_only=False)):
+        place = f"table {table}, xmin {xmin}"
+        yield FoundRows(rows.take(pa.array(chosen)), writers.get(xmin, ()), place=place)
 
 
 def _writers(connection: Any, asked: ReadBack) -> _Writers:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
-from seamark.model.findings import Finding, FindingCode, Severity, errors
+from seamark.model.findings import Finding, FindingCode, Severity
+from seamark.sinks.internal.servers import listed, tell
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys
 from seamark.sinks.redis.server import ANSWER_TIMEOUT_S, Link
@@ -27,22 +28,18 @@ _ACCEPT = 'or accept what can be lost with durability="none"'
 def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
     """Raise PreflightError for the first error, log warnings. Without errors raise the guard."""
     with _connected(sink, name) as link:
-        found = list(findings(sink, name, ask(link)))
-        for error in errors(found):
-            raise PreflightError(error)
-        for finding in found:
-            _log.warning("%s", finding)
+        tell(findings(sink, name, ask(link)), _log)
         link.call("EVAL", scripts.FENCE, 1, keys.named("guard"), context.generation)
 
 
 def inspect(sink: RedisSink, name: str) -> list[Finding]:
     """Return every finding; changes nothing."""
-    try:
+
+    def look() -> Iterator[Finding]:
         with _connected(sink, name) as link:
-            return list(findings(sink, name, ask(link)))
-    except PreflightError as error:
-        assert error.finding is not None
-        return [error.finding]
+            yield from findings(sink, name, ask(link))
+
+    return listed(look())
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,13 +16,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
-from seamark.file_systems.local import make_directory
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Lingering,
+    OpenFacts,
+    SinkContext,
+)
+from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
+from seamark.model.errors import AbortFailedError, CommitFailedError
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
-from seamark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
-from seamark.sinks.sqlite import database, merging
+from seamark.sinks.internal.staged_files import StagedFile, list_staged
+from seamark.sinks.sqlite import database, merging, preflight
 from seamark.sinks.sqlite.database import Target
 
 log = logging.getLogger(__name__)
@@ -44,24 +49,7 @@ class SQLiteCommitter:
 
     def preflight(self) -> None:
         """Check the table; create database, ledger and staging area. Raises PreflightError."""
-        errors = database.driver_errors()
-        directory = Path(self._path).parent
-        if not os.access(directory, os.W_OK | os.X_OK):
-            why = "is not writable" if directory.is_dir() else "does not exist"
-            raise PreflightError(
-                f"{self._name}: its directory {directory} {why}; make it, or change SQLiteSink path"
-            )
-        columns = [column.name for column in self._context.schema]
-        try:
-            if columns and (why := database.misfit(self._target, columns)):
-                raise PreflightError(f"sink {self._context.sink_uid!r}: {why}")
-            database.prepare(self._path)
-            make_directory(staging_directory(self._root, self._context))
-        except (errors, OSError) as error:
-            raise PreflightError(
-                f"{self._name} cannot be used: {error}. Give a SQLite database that this user may "
-                "write and that no program keeps locked"
-            ) from error
+        preflight.check(self._target, self._root, self._context, self._name)
 
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
         """Insert this call's staged rows, all or none. RETRY for all while the database is locked.
@@ -135,6 +123,11 @@ class SQLiteCommitter:
         for found in staged:
             if found.handle not in ended:
                 yield Lingering(found, found.generation)
+
+    def describe_open(self, committables: Sequence[StagedFile]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`: when each file was written. None times out."""
+        root = LocalDirectory(str(self._root))
+        return [OpenFacts(root.modified(one.handle)) for one in committables]
 
     def close(self) -> None:
         """Wait for the deletion of committed files. Nothing is open between calls."""

@@ -97,40 +97,58 @@ def prepare(path: str) -> None:
             cursor.execute(_LEDGER_INDEX)
 
 
-def misfit(target: Target, given_names: Sequence[str]) -> str:
-    """Return why the table cannot take rows with these columns; "" if it can, or is missing."""
-    path, table = target.path, target.table
-    names = [name for name in given_names if name != target.op]
-    if not Path(path).exists():
-        return ""
-    with connect(path) as cursor:
+@dataclass(frozen=True)
+class TableFacts:
+    """A table. `columns` are its columns, each with whether it must be given; none if there is no
+    table. `keyed`: whether a row can be found by the target's keys."""
+
+    columns: tuple[tuple[str, bool], ...] = ()
+    keyed: bool = True
+
+
+def ask_table(target: Target) -> TableFacts:
+    """Describe the table; makes no database."""
+    if not Path(target.path).exists():
+        return TableFacts()
+    with connect(target.path) as cursor:
         # Generated columns are hidden here, and cannot be inserted into.
         cursor.execute(
             'SELECT name, "notnull" AND dflt_value IS NULL AND NOT pk FROM pragma_table_info(?)',
-            (table,),
+            (target.table,),
         )
-        columns = cursor.fetchall()
-        keyed = not (columns and target.keys) or _has_key(cursor, table, target.keys)
-    present, given = {name.lower() for name, _ in columns}, {name.lower() for name in names}
-    what = f"SQLite table {table} in {path}"
-    if columns and (missing := [name for name in names if name.lower() not in present]):
-        return (
-            f"{what} has no column {missing[0]!r} (it has {', '.join(n for n, _ in columns)}); add "
-            "it with ALTER TABLE, or drop it from the DataFrame"
-        )
-    if needed := [name for name, must in columns if must and name.lower() not in given]:
-        return (
-            f"{what}: column {needed[0]!r} is NOT NULL, has no default and is not in the "
-            "DataFrame; select it, or give it a default"
-        )
-    if not keyed:
+        columns = tuple((name, bool(must)) for name, must in cursor.fetchall())
+        keyed = not (columns and target.keys) or _has_key(cursor, target.table, target.keys)
+    return TableFacts(columns, keyed)
+
+
+def misfits(target: Target, given_names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield why the table cannot take rows with these columns, each with the remedy; nothing if it
+    can, or is missing."""
+    facts = ask_table(target)
+    names = [name for name in given_names if name != target.op]
+    present = {name.lower() for name, _ in facts.columns}
+    given = {name.lower() for name in names}
+    what = f"SQLite table {target.table} in {target.path}"
+    for name in names if facts.columns else ():
+        if name.lower() not in present:
+            yield (
+                f"{what} has no column {name!r} (it has {', '.join(n for n, _ in facts.columns)})",
+                "add it with ALTER TABLE, or drop it from the DataFrame",
+            )
+    for name, must in facts.columns:
+        if must and name.lower() not in given:
+            yield (
+                f"{what}: column {name!r} is NOT NULL, has no default and is not in the DataFrame",
+                "select it, or give it a default",
+            )
+    if not facts.keyed:
         listed = ", ".join(map(quoted, target.keys))
-        return (
+        index = quoted(f"{target.table}_by_key")
+        yield (
             f"{what} has no primary key or unique index on exactly the keys ({listed}) that "
-            "compares every byte (BINARY): "
-            f"CREATE UNIQUE INDEX {quoted(f'{table}_by_key')} ON {quoted(table)} ({listed})"
+            "compares every byte (BINARY)",
+            f"CREATE UNIQUE INDEX {index} ON {quoted(target.table)} ({listed})",
         )
-    return ""
 
 
 def _has_key(cursor: Any, table: str, keys: Sequence[str]) -> bool:

@@ -9,15 +9,19 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.epoch_column import by_epoch
+from seamark.sinks.internal.epoch_column import by_epoch, require_comparable
 from seamark.sinks.sqlite import database
-from seamark.sinks.sqlite.database import quoted
+from seamark.sinks.sqlite.database import Target, quoted
 
 _BATCH_ROWS = 65_536
 
 
-def read(path: str, table: str, asked: ReadBack) -> Iterator[FoundRows]:
+def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows; by epoch if a column has it."""
+    path, table, upserted = target.path, target.table, bool(target.keys)
+    what = f"sink {asked.context.sink_uid!r}: SQLite table {table} in {path}"
+    if upserted:
+        require_comparable(what, asked, target.op)
     parts = []
     for number, field in enumerate(asked.schema):
         name = quoted(field.name)
@@ -37,12 +41,10 @@ def read(path: str, table: str, asked: ReadBack) -> Iterator[FoundRows]:
                     rows = as_written(_nulls_back(batch, asked.schema), asked.schema)
                     epochs = batch.column("epoch") if asked.epoch_column else None
                     places = batch.column("place").to_numpy()
-                    yield from by_epoch(rows, epochs, f"table {table}, rowid", places)
+                    place = f"table {table}, rowid"
+                    yield from by_epoch(rows, epochs, place, places, upserted=upserted)
     except database.driver_errors() as error:
-        raise OperationFailedError(
-            f"sink {asked.context.sink_uid!r}: SQLite table {table} in {path} cannot be read: "
-            f"{error}"
-        ) from error
+        raise OperationFailedError(f"{what} cannot be read: {error}") from error
 
 
 def _nulls_back(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems.local import local_path
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.model.schema import Schema
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import (
@@ -21,7 +22,7 @@ from seamark.sinks.internal.columns import (
     text_expression,
 )
 from seamark.sinks.internal.staged_files import StagedFile
-from seamark.sinks.sqlite import read_back
+from seamark.sinks.sqlite import preflight, read_back
 from seamark.sinks.sqlite.committer import SQLiteCommitter
 from seamark.sinks.sqlite.database import Target
 from seamark.sinks.sqlite.writer import SelectiveSQLiteWriter, SQLiteWriter
@@ -124,7 +125,12 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: a table does not tell who has inserted a row."""
-        yield from read_back.read(self.path, self.table, asked)
+        yield from read_back.read(self._target, asked)
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`."""
+        name = f"sink `{context.sink_uid}`: {self.describe()}"
+        return preflight.inspect(self._target, context, name)
 
     def create_writer(self, context: WriterContext) -> SQLiteWriter:
         """Return a writer that stages one Arrow file. It touches nothing before the first row."""

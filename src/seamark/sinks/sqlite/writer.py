@@ -81,8 +81,8 @@ class SQLiteWriter:
 
     def _check_table(self, schema: pa.Schema) -> None:
         """Raise WriteRefusedError for a misfit that would stop the job after the decision."""
-        if why := database.misfit(self._target, schema.names):
-            raise WriteRefusedError(why)
+        for why, remedy in database.misfits(self._target, schema.names):
+            raise WriteRefusedError(f"{why}; {remedy}")
 
 
 _CONSTRAINT = re.compile(r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)

@@ -24,7 +24,8 @@ from seamark.model.errors import (
     PreflightError,
     SendRefusedError,
 )
-from seamark.sinks.internal.servers import Reasons
+from seamark.model.findings import Finding, FindingCode
+from seamark.sinks.internal.servers import Reasons, denied_or
 from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, Sent, SpooledRows, read_sent
 
 if TYPE_CHECKING:
@@ -50,7 +51,12 @@ class WriteAheadCommitter:
             self._own.list("0")
         except OSError as error:
             raise PreflightError(
-                f"{self._name}: its spool {self._own.uri} cannot be used: {error}"
+                Finding(
+                    denied_or(FindingCode.SV001, error),
+                    self._name,
+                    f"its spool {self._own.uri} cannot be used: {error}",
+                    "see that the checkpoint storage answers and lets this user list files",
+                )
             ) from error
         self._sink.check_target()
 

@@ -15,6 +15,7 @@ from seamark.contracts.dead_letters import dead_letters_as_json
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
+from seamark.model.findings import Finding, FindingCode
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, to_json
 from seamark.sinks.internal.servers import load_driver
@@ -112,9 +113,9 @@ class HttpSink(WriteAheadSink):
         try:
             pool.request("HEAD", url, headers=self._headers(), redirect=False, retries=False)
         except _urllib3().exceptions.HTTPError as error:
+            found = f"no server answers ({self._said(error)})"
             raise PreflightError(
-                f"{self.describe()}: no server answers ({self._said(error)}); start it, or change "
-                "url"
+                Finding(FindingCode.SV001, self.describe(), found, "start it, or change url")
             ) from error
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,8 @@ from seamark.contracts.spool import SpoolWriter
 from seamark.contracts.write_ahead import EpochToken, Sender
 from seamark.model import failpoints
 from seamark.model.durations import Duration, seconds
-from seamark.model.errors import SendRefusedError, UserError
+from seamark.model.errors import PreflightError, SendRefusedError, UserError
+from seamark.model.findings import Finding, FindingCode
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns
@@ -69,8 +71,29 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         """See `seamark.contracts.write_ahead.Sender`."""
 
     def check_target(self) -> None:
-        """Check the real target before anything is written. Called in the driver, at each start.
-        Raises PreflightError with the remedy. Does nothing here."""
+        """Check the real target, and change nothing there. Called in the driver at each start,
+        before anything is written, and by ``explain --preflight``. Raises PreflightError with the
+        remedy. Does nothing here."""
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`: what `check_target` finds."""
+        if type(self).check_target is WriteAheadSink.check_target:
+            return [
+                Finding(
+                    FindingCode.SK005,
+                    f"sink `{context.sink_uid}`",
+                    f"{self.describe()} has no check of its target",
+                    "give its class the method check_target",
+                )
+            ]
+        try:
+            self.check_target()
+        except PreflightError as error:
+            if error.finding is None:
+                raise
+            subject = f"sink `{context.sink_uid}`: {error.finding.subject}"
+            return [replace(error.finding, subject=subject)]
+        return []
 
     # --- ready-made
 

@@ -15,6 +15,7 @@ from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
+from seamark.model.findings import Finding, FindingCode
 from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 
@@ -76,9 +77,9 @@ class SparkFormatSink(WriteAheadSink):
         try:
             look(self.format, spark._jsparkSession.sessionState().conf())
         except Py4JJavaError as error:
+            remedy = "Give Spark its connector, e.g. with spark.jars.packages"
             raise PreflightError(
-                f"{self.describe()}: {_said(error)}. Give Spark its connector, e.g. with "
-                "spark.jars.packages"
+                Finding(FindingCode.SV004, self.describe(), f"{_said(error)}", remedy)
             ) from error
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:

@@ -74,11 +74,11 @@ class _JobAudit:
     def __init__(
         self, spark: SparkSession, declared: JobDeclaration, storage: str, request: AuditRequest
     ) -> None:
-        directory = f"{storage}/{declared.name}"
+        directory = f"{storage}/{declared.directory}"
         self._declared, self._request, self._spark = declared, request, spark
         self._store = store = CheckpointStore(
             open_files(spark, directory, make=False),
-            open_files(spark, f"{directory}/spark", make=False),
+            open_files(spark, declared.below(directory), make=False),
         )
         try:
             self._identity = store.open_existing(declared.name)

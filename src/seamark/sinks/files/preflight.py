@@ -1,0 +1,61 @@
+"""Checks the directory before any row is written: `findings` changes nothing; `check` raises the
+first error of a start, and tries out what a commit needs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from seamark.contracts.sink import SinkContext
+from seamark.file_systems import Directory
+from seamark.file_systems.local import LocalDirectory, obstacle
+from seamark.model.errors import PreflightError
+from seamark.model.findings import Finding, FindingCode
+from seamark.sinks.files.pending import Pending
+from seamark.sinks.internal.servers import denied_or, listed, tell
+
+_log = logging.getLogger(__name__)
+_REMEDY = (
+    "give a directory that this user may write, delete and list files in (on a local disk, one "
+    "file system), and see docs/sinks/files.md for what a store must allow"
+)
+
+
+def check(directory: Directory, pending: Pending, context: SinkContext, name: str) -> None:
+    """Raise PreflightError for the first error. Tries out every operation of a commit or abort."""
+    tell(findings(directory, name), _log)
+    with _usable(name):
+        pending.preflight(context.job_id, context.sink_uid)
+
+
+def inspect(directory: Directory, name: str) -> list[Finding]:
+    """Return every finding; writes nothing, so a right to write on a store is not seen."""
+    return listed(findings(directory, name))
+
+
+def findings(directory: Directory, name: str) -> Iterator[Finding]:
+    """The directory is Spark's own. Raises PreflightError if it cannot be listed or written."""
+    with _usable(name):
+        problem = isinstance(directory, LocalDirectory) and obstacle(Path(directory.uri))
+        if problem:
+            raise problem
+        spark_owns = bool(directory.list("_spark_metadata"))
+    if spark_owns:
+        yield Finding(
+            FindingCode.SV005,
+            name,
+            "it was written by Spark's own streaming file sink: because of its _spark_metadata, "
+            "Spark would not see the files that this job adds",
+            "give FileSink another directory",
+        )
+
+
+@contextlib.contextmanager
+def _usable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        code = denied_or(FindingCode.SV001, error)
+        raise PreflightError(Finding(code, name, f"it cannot be used: {error}", _REMEDY)) from error
