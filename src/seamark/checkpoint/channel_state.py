@@ -95,7 +95,7 @@ class ChannelState:
                 Stage(
                     tuple(stage["uids"]),
                     tuple(stage["columns"]),
-                    tuple(tuple(map(_segment, lane)) for lane in stage["lanes"]),
+                    lanes_of(stage["lanes"]),
                 )
                 for stage in stages
             )
@@ -103,6 +103,11 @@ class ChannelState:
 
 
 NO_CHANNEL_STATE = ChannelState()
+
+
+def lanes_of(lanes: Sequence[Any]) -> tuple[Lane, ...]:
+    """Read lanes in `asdict`'s form; raises KeyError, TypeError or ValueError for any other."""
+    return tuple(tuple(map(_segment, lane)) for lane in lanes)
 
 
 def _segment(body: Mapping[str, Any]) -> Segment:

@@ -403,7 +403,8 @@ class CheckpointStore:
             self._in_flight.append(committed_epoch)
         if not self._in_flight:
             return
-        oldest = max(committed_epoch - max(retained, 2) + 1, 0)
+        # A restored job has rows of epochs before its first one.
+        oldest = max(committed_epoch - max(retained, 2) + 1, self.first_epoch())
         if oldest not in self._oldest_in_flight:
             self._oldest_in_flight[oldest] = _first_needed(oldest, self.channel_state(oldest))
         for old in [epoch for epoch in self._oldest_in_flight if epoch < oldest]:

@@ -353,6 +353,7 @@ class StreamRun(QueryRun):
         if write or self._stateful:  # skipped rows still change the next epoch's state
             order = Order(epoch, settled, write=write)
             context = frame.sparkSession.sparkContext
+            self._work.warm_up(frame.sparkSession, order)
             self._keyed.begin(context, lambda: self._watermark_of(epoch - 1))
             tasks, left = self._work.run(frame, order, self.coordinator.channel_state)
             self._keyed.end(epoch, lambda: self._execution(frame))
