@@ -34,7 +34,7 @@ from seamark.runtime.branches import Layout
 from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.in_flight import FIRST_SLICE_ROWS, Deadline
 from seamark.runtime.java.compiled import loaded_class
-from seamark.runtime.pre_commit import EpochTasks, Order, run_lanes, run_tasks
+from seamark.runtime.pre_commit import EpochTasks, LaneTasks, Order, run_tasks
 
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -89,6 +89,8 @@ class EpochWork:
         keyed: KeyedEpochs, spark: SparkSession,
     ) -> None:  # fmt: skip
         self._tasks = tasks
+        self._lanes = LaneTasks(tasks)
+        self._warm = False
         self._unaligned = checkpoint.unaligned
         self._timeout_s = checkpoint.aligned_timeout_s
         self._most_bytes = int(checkpoint.max_in_flight_bytes)
@@ -114,15 +116,26 @@ class EpochWork:
             self._intake.putInto(spark.streams._jsqm, query)
 
     @contextlib.contextmanager
-    def aligned(self) -> Iterator[None]:
-        """Inside the block each epoch that begins writes all rows, those of earlier epochs too."""
+    def aligned(self, *, keyed: bool) -> Iterator[None]:
+        """Inside the block each epoch that begins writes all rows, those of earlier epochs too;
+        with `keyed`, keyed operators process all of theirs as well."""
         with self._lock:
             self._aligning += 1
+            self._keyed.aligning += keyed
         try:
             yield
         finally:
             with self._lock:
                 self._aligning -= 1
+                self._keyed.aligning -= keyed
+
+    def warm_up(self, session: SparkSession, order: Order) -> None:
+        """Start the Python workers before the time of a run's first epoch begins: it takes seconds,
+        and an epoch must not consist of nothing else."""
+        if self._unaligned and not self._warm:
+            empty = [()] * session.sparkContext.defaultParallelism
+            self._lanes.run(session, self._tasks.layout, empty, order)
+        self._warm = True
 
     def run(
         self, frame: DataFrame, order: Order, state: ChannelState
@@ -158,9 +171,9 @@ class EpochWork:
         stages = list(state.stages)
         while stages and (not reports or time.monotonic() < end_s):
             stage = stages[0]
-            tasks = replace(self._tasks, layout=Layout(stage.uids, stage.columns))
+            layout = Layout(stage.uids, stage.columns)
             first = replace(order, first_partition=len(reports))
-            done = run_lanes(session, tasks, stage.lanes, first)
+            done = self._lanes.run(session, layout, stage.lanes, first)
             reports += done
             left = ChannelState.of([replace(stage, lanes=tuple(task.in_flight for task in done))])
             stages[:1] = left.stages
@@ -184,5 +197,6 @@ class EpochWork:
         if self._intake is None:
             return
         rows = max(round(AHEAD * self._capacity) - left.rows, 0) if self._unaligned else _NO_LIMIT
-        paused = rows == 0 or left.size_bytes + self._keyed.waiting_bytes > self._most_bytes
+        full = self._unaligned and left.rows >= self._capacity
+        paused = full or left.size_bytes + self._keyed.waiting_bytes > self._most_bytes
         self._intake.set(bool(left.stages) or self._keyed.waiting, paused, rows)

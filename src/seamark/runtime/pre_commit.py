@@ -14,7 +14,7 @@ import pickle
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.checkpoint import spool
-from seamark.checkpoint.channel_state import Lane
+from seamark.checkpoint.channel_state import Lane, lanes_of
 from seamark.checkpoint.sink_epoch import Tally
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.contracts.dead_letters import RefusedRow, SelectiveSink, without
@@ -79,13 +79,14 @@ class EpochTasks:
 class Order:
     """The part that differs from epoch to epoch. `settled_epoch` is the last epoch with a recorded
     outcome; the tasks' partitions are counted from `first_partition`; without `write`, tasks only
-    read their rows; without `deadline`, they write all of them."""
+    read their rows; without `deadline`, they write all of them. `lanes` are for `LaneTasks`."""
 
     epoch: int
     settled_epoch: int
     write: bool = True
     first_partition: int = 0
     deadline: Deadline | None = None
+    lanes: tuple[Lane, ...] = ()
 
     def to_text(self) -> str:
         """Return it as text, for `from_text`."""
@@ -95,15 +96,15 @@ class Order:
     def from_text(text: str) -> Order:
         """Read `to_text`'s form."""
         fields = json.loads(text)
-        deadline = fields.pop("deadline")
-        return Order(**fields, deadline=Deadline(**deadline) if deadline else None)
+        deadline, lanes = fields.pop("deadline"), lanes_of(fields.pop("lanes"))
+        return Order(**fields, deadline=Deadline(**deadline) if deadline else None, lanes=lanes)
 
 
-def pre_commit(job: EpochTasks, lanes: Sequence[Lane] = ()) -> BatchFunction:
+def pre_commit(job: EpochTasks, *, of_lanes: bool = False) -> BatchFunction:
     """Return the function for `mapInArrow`. It takes batches of the united stream and yields one
     row (RESULT_SCHEMA): the pickled epoch and `TaskReport`. `run_tasks` runs it.
 
-    With `lanes`, task n takes the rows of lane n instead, of earlier epochs; `run_lanes` runs it.
+    With `of_lanes`, task n takes the rows of its order's lane n instead; `LaneTasks` runs it.
 
     One function, in the stream's own plan, serves all epochs of a run: planning it anew took 11 ms
     in each epoch.
@@ -115,12 +116,12 @@ def pre_commit(job: EpochTasks, lanes: Sequence[Lane] = ()) -> BatchFunction:
         assert task is not None
         order = Order.from_text(str(task.getLocalProperty(ORDER)))
         lane: Lane = ()
-        if lanes or not order.write:
+        if of_lanes or not order.write:
             for _ in batches:
                 pass
             if not order.write:
                 return
-            lane = lanes[task.partitionId()]
+            lane = order.lanes[task.partitionId()]
             batches = read_lane(lane, job.channel_state_uri, job.hadoop)
         partition = order.first_partition + task.partitionId()
 
@@ -305,18 +306,32 @@ def run_tasks(frame: DataFrame, order: Order) -> list[TaskReport]:
     return reports_of(order.epoch, [row.getBinary(0) for row in rows])
 
 
-def run_lanes(
-    session: SparkSession, job: EpochTasks, lanes: Sequence[Lane], order: Order
-) -> list[TaskReport]:
-    """Run a task for each lane, and return the reports of the winning attempts, by partition.
-    Called in the thread of `foreachBatch`."""
-    session.sparkContext.setLocalProperty(ORDER, order.to_text())
-    # As a query, not as an RDD: its tasks run in the stream's own Python workers, which keep their
-    # sinks' connections.
-    frame = session.range(0, len(lanes), 1, len(lanes))
-    rows = frame.mapInArrow(pre_commit(job, lanes), RESULT_SCHEMA).collect()
-    reports = reports_of(order.epoch, [row[0] for row in rows])
-    return sorted(reports, key=lambda report: report.partition)
+class LaneTasks:
+    """Runs a task for each lane of a stage: rows left by earlier epochs.
+
+    As a query, not as a plain RDD: its tasks run in the stream's own Python workers, which keep
+    their sinks' connections. Each query is planned once, and runs as the RDD of its rows.
+    """
+
+    def __init__(self, job: EpochTasks) -> None:
+        self._job = job
+        self._planned: dict[tuple[Layout, int], Any] = {}
+
+    def run(
+        self, session: SparkSession, layout: Layout, lanes: Sequence[Lane], order: Order
+    ) -> list[TaskReport]:
+        """Return the reports of the winning attempts, by partition. Called in the thread of
+        `foreachBatch`, with the session that it gets in all epochs."""
+        count = len(lanes)
+        rows = self._planned.get((layout, count))
+        if rows is None:
+            task = pre_commit(replace(self._job, layout=layout), of_lanes=True)
+            frame = session.range(0, count, 1, count).mapInArrow(task, RESULT_SCHEMA)
+            rows = self._planned[layout, count] = frame._jdf.javaRDD()
+        order = replace(order, lanes=tuple(lanes))
+        session.sparkContext.setLocalProperty(ORDER, order.to_text())
+        reports = reports_of(order.epoch, [row.get(0) for row in items_of(rows.collect())])
+        return sorted(reports, key=lambda report: report.partition)
 
 
 def reports_of(epoch: int, rows: Iterable[bytes]) -> list[TaskReport]:

@@ -14,16 +14,15 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
-from tests.integration.delta.sink_kit import by_key, made, under_suite
+from tests.integration.delta.sink_kit import made, under_suite
 from tests.servers.hdfs import LocalHdfs
 
 
-@pytest.fixture(params=["append", "changes"])
-def under(request: pytest.FixtureRequest, hdfs: LocalHdfs) -> SinkUnderTest:
+@pytest.fixture
+def under(hdfs: LocalHdfs) -> SinkUnderTest:
     sink = made(f"{hdfs.uri}/delta/{uuid.uuid4()}/orders", ["part"])
     kill, restart = partial(hdfs.kill, "namenode"), partial(hdfs.restart, "namenode")
-    under = under_suite(sink, ServerUnderTest(kill=kill, restart=restart))
-    return by_key(under) if request.param == "changes" else under
+    return under_suite(sink, ServerUnderTest(kill=kill, restart=restart))
 
 
 @pytest.mark.chaos

@@ -23,7 +23,6 @@ from seamark.verify.conformance.steps import until_proved
 from tests.integration.delta.sink_kit import (
     attempt,
     batch,
-    by_key,
     driver,
     made,
     numbers,
@@ -48,11 +47,6 @@ def under(s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
     return under_suite(sink, ServerUnderTest(kill=s3.kill, restart=s3.restart))
 
 
-@pytest.fixture
-def changes(under: SinkUnderTest) -> SinkUnderTest:
-    return by_key(under)
-
-
 class TestWhatS3CouldBreak:
     """A part of the suite, for every run: the part about the store rather than the sink."""
 
@@ -62,27 +56,9 @@ class TestWhatS3CouldBreak:
     test_server = ServerConformance.test_prepared_rows_survive_kill_9_of_the_server
 
 
-class TestChangesOnS3:
-    """Rows are merged by key."""
-
-    @pytest.fixture
-    def under(self, changes: SinkUnderTest) -> SinkUnderTest:
-        return changes
-
-    _checkpoints = SinkConformance._checkpoints
-    test_killed = SinkConformance.test_a_commit_killed_at_each_failpoint_is_ended_by_the_next
-
-
 @pytest.mark.chaos
 class TestDeltaOnS3(SinkConformance, ExpiryConformance, ServerConformance):
     """The whole of it."""
-
-
-@pytest.mark.chaos
-class TestDeltaChangesOnS3(TestDeltaOnS3):
-    @pytest.fixture
-    def under(self, changes: SinkUnderTest) -> SinkUnderTest:
-        return changes
 
 
 @pytest.fixture(scope="module")

@@ -12,24 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import seamark as sm
-from seamark.model.errors import SeamarkError
-from tests.chaos.driver import wait_until
-from tests.chaos.slow_sink import SlowSQLiteSink
+from seamark.model.errors import DamagedCheckpointError, RestoreError
+from tests.chaos.driver import Driver, wait_until
 from tests.chaos.workload import read_column
+from tests.spark.jobs.unaligned_app import slow_job
+from tests.threads import RunningJob
 
 ROWS = 600
-
-
-def a_job(tmp_path: Path, name: str = "job", ending: str = "never") -> sm.Job:
-    checkpoint = sm.CheckpointConfig(
-        storage=str(tmp_path / "store"), interval="1h", unaligned=True, aligned_timeout="200ms"
-    )
-    job = sm.Job(name, checkpoint)
-    rows = job.source(
-        sm.FileSource(str(tmp_path / "in"), format="json", schema="id BIGINT", ending=ending), "in"
-    )
-    job.sink(rows, SlowSQLiteSink(str(tmp_path / f"{name}.db"), table="t"), "out")
-    return job
 
 
 def fill(tmp_path: Path) -> None:
@@ -45,7 +34,7 @@ def written(tmp_path: Path, name: str = "job") -> list[int]:
 
 def test_a_bounded_job_ends_when_nothing_is_left(tmp_path: Path) -> None:
     fill(tmp_path)
-    job = a_job(tmp_path, ending="latest")
+    job = slow_job(tmp_path, ending="latest")
     job.run()
     assert written(tmp_path) == list(range(ROWS)), "every row once, in order"
     checkpoints = list(reversed(job.checkpoints().history))
@@ -60,12 +49,10 @@ def test_a_bounded_job_ends_when_nothing_is_left(tmp_path: Path) -> None:
     assert out.subtasks[0].persisted_data == checkpoints[0].persisted_data
 
 
-def test_a_savepoint_has_no_channel_state_and_a_retained_checkpoint_keeps_its_own(
-    tmp_path: Path,
-) -> None:
+def test_a_savepoint_has_no_channel_state(tmp_path: Path) -> None:
     """The interval is an hour: while rows wait, epochs run without it."""
     fill(tmp_path)
-    job = a_job(tmp_path)
+    job = slow_job(tmp_path)
     running = threading.Thread(target=job.run)
     running.start()
     wait_until("two epochs", lambda: len(written(tmp_path)) > 0 and job.checkpoints().history, 60)
@@ -73,12 +60,42 @@ def test_a_savepoint_has_no_channel_state_and_a_retained_checkpoint_keeps_its_ow
     assert written(tmp_path) == list(range(ROWS)), "the savepoint's epoch wrote the rest"
     job.stop()
     running.join()
-    unaligned = [c.id for c in job.checkpoints().history if c.unaligned]
-    assert unaligned
-    with pytest.raises(SeamarkError, match=r"rows of channel state, which stay with their job"):
-        a_job(tmp_path, "other").run(restore=f"{tmp_path}/store/job/epochs/{unaligned[0]}")
-    a_job(tmp_path, "restored", ending="latest").run(restore=savepoint)
+    assert any(c.unaligned for c in job.checkpoints().history)
+    slow_job(tmp_path, "restored", ending="latest").run(restore=savepoint)
     assert written(tmp_path, "restored") == []
+
+
+def test_a_retained_checkpoint_takes_its_channel_state_into_another_job(tmp_path: Path) -> None:
+    """The first job dies with an epoch decided and not committed, the restore while it copies, the
+    restored job with rows in flight; both write into one table."""
+    fill(tmp_path)
+    app, first = Path(__file__).with_name("unaligned_app.py"), str(tmp_path / "store/job")
+    options = {"home": str(tmp_path)}
+    Driver(app, options, tmp_path / "first.log", "decided:3").die()
+    before = written(tmp_path)
+    assert 0 < len(before) < ROWS
+    with pytest.raises(RestoreError, match="keeps its number of state partitions"):
+        slow_job(tmp_path, "heir", "latest", "job").run(restore=first, parallelism=3)
+    for failpoint in ("file-restored:5", "restore-copied", "prepared:2"):
+        heir = {**options, "name": "heir", "restore": first}
+        Driver(app, heir, tmp_path / f"{failpoint}.log", failpoint).die()
+    slow_job(tmp_path, "heir", "latest", "job").run(restore=first)
+    assert written(tmp_path) == list(range(ROWS)), "every row once, in order"
+
+
+def test_damaged_channel_state_is_found_before_a_restored_job_exists(tmp_path: Path) -> None:
+    fill(tmp_path)
+    job = slow_job(tmp_path)
+    running = RunningJob(job)
+    running.wait_for_epochs(2)
+    running.end()
+    newest = job.checkpoints().history[0]
+    assert newest.unaligned
+    (file,) = (tmp_path / "store/job/channel-state").rglob("*.arrow")
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(DamagedCheckpointError, match=r"channel-state/.*do not match"):
+        slow_job(tmp_path, "other", "latest").run(restore=f"{tmp_path}/store/job")
+    assert not (tmp_path / "store/other/job.json").exists()
 
 
 @pytest.mark.parametrize("direct", [True, False])

@@ -9,7 +9,7 @@ import pytest
 from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
-from seamark.checkpoint.store import CheckpointStore
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.spool import SpoolFile
 from seamark.protocol.states import Seal
 
@@ -52,6 +52,25 @@ def test_an_attempts_rows_come_back_with_its_transactions(tmp_path: Path) -> Non
     prepared(store, 1, 2, 1)
     assert store.channel_state(1) == state(1), "decided, not committed yet"
     assert store.channel_state(-1) == store.channel_state(99) == state()
+
+
+def test_event_times_come_back_without_rows(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    parts = PreparedSinks()
+    parts.channel_state = ChannelState(event_times=(1_700_000_000_000, None))
+    store.write_prepared(0, 1, parts)
+    assert store.channel_state(0) == parts.channel_state
+
+
+def test_a_restored_jobs_rows_of_before_its_first_epoch_stay(tmp_path: Path) -> None:
+    store = CheckpointStore(LocalFiles(tmp_path), LocalFiles(tmp_path / "spark"))
+    store.create_identity(JobIdentity("j", "l", "job", first_epoch=7, created_at=0.0))
+    store.open("job")
+    for epoch in (7, 8, 9, 10):
+        prepared(store, epoch, 1, *([4] if epoch < 9 else []))
+        store.write_committed(epoch, 1)
+        store.forget_channel_state(epoch, 2)
+        assert store.files.list("channel-state") == (["4"] if epoch < 10 else [])
 
 
 def test_an_epoch_without_rows_left_has_the_record_of_before(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def test_an_epoch_takes_what_the_sinks_took_less_what_waits(intake: Intake) -> N
     of = work(unaligned=True)
     after(of, 2000, left(400), 2.1)
     assert intake.last == (True, False, 2000 * AHEAD - 400)
+    after(of, 2000, left(2000), 2.1)
+    assert intake.last == (True, True, 2000 * AHEAD - 2000), "an epoch's work waits"
     after(of, 2000, left(4000), 2.1)
     assert intake.last == (True, True, 0)
 

@@ -16,6 +16,7 @@ from seamark.file_systems import HadoopSettings
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime import in_flight
 from seamark.runtime.in_flight import Deadline, Overflow, Pace, read_lane, rest_of
+from seamark.runtime.pre_commit import Order
 
 
 def rows(first: int, count: int) -> pa.RecordBatch:
@@ -119,6 +120,13 @@ def test_an_attempt_that_fails_leaves_no_file(tmp_path: Path) -> None:
     overflow.finish()
     overflow.discard()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_an_order_with_lanes_goes_through_a_local_property() -> None:
+    file = SpoolFile("/s", f"3/g1-e3-p0-a0-{'0' * 32}.arrow", 10, 500, 77)
+    order = Order(4, 3, deadline=Deadline(1.5, math.inf), lanes=((Segment(file, 2),), ()))
+    assert Order.from_text(order.to_text()) == order
+    assert Order.from_text(Order(4, 3).to_text()) == Order(4, 3)
 
 
 def test_the_stored_form() -> None:

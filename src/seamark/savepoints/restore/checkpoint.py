@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,11 +15,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.call_deadline import CallHangsError, call_within
+from seamark.checkpoint.channel_state import CHANNEL_STATE
 from seamark.checkpoint.drained import undrained
 from seamark.checkpoint.files_deadline import storage_hangs
 from seamark.checkpoint.inspection import Inspection, damaged, inspect, inspect_records
 from seamark.checkpoint.spark_files import METADATA_VERSION, metadata_at
 from seamark.checkpoint.store import CheckpointStore
+from seamark.contracts.spool import SpoolFile
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, CorruptRecordError, RestoreError
 from seamark.protocol.states import Seal
@@ -168,6 +171,29 @@ def copy_checkpoint(
             f"({reason}). If that job is running, it has deleted this checkpoint meanwhile: delete "
             f"{target.uri} and restore a newer one, or retain more (checkpoint.num_retained)"
         ) from error
+
+
+def copy_channel_state(source: CheckpointStore, target: CheckpointStore, epoch: int) -> None:
+    """Copy the rows that wait after the epoch. It may be called again. Raises
+    DamagedCheckpointError if a file is damaged or missing."""
+
+    def copy(file: SpoolFile) -> str:
+        path = f"{CHANNEL_STATE}/{file.path}"
+        try:
+            data = source.files.read(path)
+        except FileNotFoundError:
+            return f"{path}: missing"
+        if (len(data), zlib.crc32(data)) != (file.size_bytes, file.crc32):
+            return f"{path}: its {len(data)} bytes do not match the checksum in the checkpoint"
+        create(target.files, path, data)
+        failpoints.reached("file-restored")
+        return ""
+
+    files = {segment.file for segment in source.channel_state(epoch).segments()}
+    with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+        found = list(pool.map(lambda file: call_within(COPY_S, lambda: copy(file)), files))
+    if problems := [problem for problem in found if problem]:
+        raise damaged(source, epoch, problems)
 
 
 def _is_whole(target: CheckpointStore, name: str, size: int) -> bool:

@@ -8,14 +8,15 @@ statistics do, if there are any: they show when two parts have swapped places.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.channel_state import NO_CHANNEL_STATE
+from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
@@ -25,7 +26,12 @@ from seamark.runtime.kafka_topics import topics_left
 from seamark.runtime.operator_uids import OperatorUids, moved
 from seamark.runtime.state_backend import PROVIDER, backend_of
 from seamark.savepoints.record import Source
-from seamark.savepoints.restore.checkpoint import copy_checkpoint, find_checkpoint, find_waiting
+from seamark.savepoints.restore.checkpoint import (
+    copy_channel_state,
+    copy_checkpoint,
+    find_checkpoint,
+    find_waiting,
+)
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import ClaimMode, Side, SinkPlan
@@ -121,12 +127,6 @@ class CheckpointOrigin(Origin):
                 f"claim_mode='claim' is for savepoints: {self._path} is a checkpoint in the "
                 "directory of its job, which deletes its checkpoints itself; leave it out"
             )
-        if rows := self._source.channel_state(self.epoch).rows:
-            yield (
-                f"{self._path} has {rows} rows of channel state, which stay with their job: take a "
-                "savepoint of that job, which writes them first, or restore an epoch without "
-                "channel state (seamark checkpoints: unaligned is false)"
-            )
         for kind, named in (("operator", uids.operators), ("source", uids.sources)):
             for found in moved(kind, self._uids.get(kind, ()), named):
                 yield (
@@ -144,6 +144,13 @@ class CheckpointOrigin(Origin):
             yield (
                 f"sink {uid!r} has {self._to_commit[uid]} transactions to commit, and the program "
                 "has no such sink; declare it, or start the first job once, which commits them"
+            )
+        state = self._source.channel_state(self.epoch)
+        for uid in sorted({uid for stage in state.stages for uid in stage.uids} - set(job.sinks)):
+            yield (
+                f"{self._path} has {state.rows} rows of channel state, some of them for sink "
+                f"{uid!r}, which the program lacks; declare it, or take a savepoint of that job, "
+                "which writes them first"
             )
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
@@ -205,16 +212,23 @@ class CheckpointOrigin(Origin):
         """Do nothing: `problems` has refused a claim."""
 
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
-        """Copy the files that Spark needs of this epoch."""
+        """Copy the files that Spark needs of this epoch, and the rows that wait after it."""
         copy_checkpoint(self._spark, self._source, target, self._found, decided["query_id"])
+        copy_channel_state(self._source, target, self.epoch)
 
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:
         """Return the transactions decided to be this job's. The first job died before it recorded
         their commits, or is about to record them. Both jobs may commit: commits are idempotent."""
-        return {
+        found: dict[int, Callable[[], Mapping[str, SinkEpoch]]] = {
             epoch: partial(self._source.read_prepared, epoch, generation)
             for epoch, generation in decided["waiting"]
         }
+        state = self._source.channel_state(self.epoch)
+        if state != NO_CHANNEL_STATE and self.epoch not in found:
+            rows_alone = PreparedSinks()  # the first job has committed its transactions
+            rows_alone.channel_state = state
+            found[self.epoch] = lambda: rows_alone
+        return found
 
 
 def _counted(attempts: Iterator[Mapping[str, SinkEpoch]]) -> Counter[str]:

@@ -151,7 +151,7 @@ class _Rules:
         """Yield every finding."""
         yield from self._settings()
         if self.sink.keys:
-            yield from self._changes()
+            yield from self._unchangeable()
         found = list(self.table.metadata().partition_columns)
         if found != list(self.sink.partition_by):
             yield self._unfit(
@@ -200,16 +200,17 @@ class _Rules:
                         "give it a table without",
                     )
 
-    def _changes(self) -> Iterator[Finding]:
-        """delta-rs may not, or cannot, change the table's rows."""
+    def _unchangeable(self) -> Iterator[Finding]:
+        """The table's rows may not be changed, or were never changed by delta-rs."""
         configuration = self.table.metadata().configuration
+        features = self.table.protocol().reader_features or ()
         for key, what in _NOT_MERGED.items():
             if configuration.get(key, "").lower() == "true":
                 yield self._unfit(
                     f"the table has {what} ({key}), so its rows cannot be changed by key",
                     "unset it, or give the sink a table without",
                 )
-        if "deletionVectors" in (self.table.protocol().reader_features or ()):
+        if "deletionVectors" in features:
             yield self._unfit(
                 "the table has the feature deletionVectors, with which it was never merged",
                 "drop the feature, or give the sink a table without",
