@@ -1,9 +1,10 @@
 """How: `seamark dashboard` listens on every address of the machine, as for jobs elsewhere. It is
-asked over HTTP and by a real browser: as a stranger, with its token, and as a proxy asks. Its jobs
-are stored ones."""
+asked over HTTP and by a real browser: as a stranger, with its token, and as a proxy asks. The job
+in the browser has a driver with a home and a token of its own, behind HTTPS."""
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.chaos.driver import wait_until
 from tests.dashboard.chromium import PATIENCE_MS, Visit
 from tests.dashboard.server import Dashboard
 from tests.dashboard.stored import JOB_ID, write_job
+from tests.spark.operations.test_rest_elsewhere import TOKEN, driver_elsewhere
 
-expect.set_options(timeout=PATIENCE_MS)
 SECRET = "the+dashboards/own.token~of=32-characters"
 BEARER = {"Authorization": f"Bearer {SECRET}"}
 EVERYWHERE = ("--address", "0.0.0.0")
@@ -84,20 +86,39 @@ def test_a_user_counts_only_as_named_by_the_proxy(root: Path) -> None:
             assert b" 401 " in line.recv(4096).partition(b"\r\n")[0]
 
 
-def test_the_page_asks_for_the_token(guarded: Dashboard, chromium: Browser) -> None:
-    tab = Visit(chromium, guarded.url)
-    expect(tab.page.get_by_role("heading", name="Log in")).to_be_visible()
-    expect(tab.page.get_by_text("clicks")).to_have_count(0)
-    log_in(tab, "wrong")
-    expect(tab.page.get_by_role("alert")).to_contain_text("not the dashboard's token")
-    log_in(tab, SECRET)
-    expect(tab.page.get_by_role("link", name="clicks")).to_be_visible()
-    tab.page.reload()
-    expect(tab.page.get_by_role("link", name="clicks")).to_be_visible()  # the tab keeps it
-    assert tab.faults == []
-    tab.close()
+def test_a_job_elsewhere_is_changed_after_a_login(tmp_path: Path, chromium: Browser) -> None:
+    here = {"SEAMARK_TOKEN": TOKEN, "SSL_CERT_FILE": str(tmp_path / "ca.pem")}
+    with (
+        driver_elsewhere(tmp_path),
+        Dashboard(
+            tmp_path / "store", tmp_path / "here", *EVERYWHERE, environment=here
+        ) as dashboard,
+    ):
+        tab = Visit(chromium, dashboard.url)
+        page = tab.page
+        expect.set_options(timeout=PATIENCE_MS)
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        page.get_by_label("Address or token").fill("wrong")
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("alert")).to_contain_text("not the dashboard's token")
+        page.get_by_label("Address or token").fill(dashboard.token)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("link", name="clicks").click()
+        page.get_by_role("button", name="Checkpoint now").click()
+        page.get_by_role("button", name="Take it").click()
+        expect(page.get_by_role("dialog")).to_contain_text(
+            re.compile(r"Checkpoint \d+ is complete")
+        )
+        page.get_by_role("button", name="Close").click()
+        page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Cancel the job").click()
+        expect(page.get_by_role("dialog")).to_contain_text("The job has ended")
+        bearer = {"Authorization": f"Bearer {dashboard.token}"}
 
+        def state() -> bool:
+            (job,) = dashboard.ask("/jobs/overview", bearer).json["jobs"]
+            return bool(job["state"] == "CANCELED")
 
-def log_in(tab: Visit, token: str) -> None:
-    tab.page.get_by_label("Address or token").fill(token)
-    tab.page.get_by_role("button", name="Log in").click()
+        wait_until("the job has ended", state, 30)
+        assert tab.faults == []
+        tab.close()

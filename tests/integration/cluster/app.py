@@ -69,6 +69,8 @@ job = sm.Job(
         interval=options["interval"],
         timeout=options["timeout"],
     ),
+    # On the cluster: its address is found by itself. Elsewhere nobody asks it.
+    rest=sm.RestConfig(address="0.0.0.0"),
 )
 source = sm.KafkaSource(options["servers"], topics=[options["input"]], starting_offsets="earliest")
 rows = job.source(source, uid="input").selectExpr(
@@ -97,4 +99,4 @@ job.sink(
 )
 
 if __name__ == "__main__":
-    job.run()
+    job.run(options.get("restore"), parallelism=options.get("parallelism"))

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -27,10 +28,20 @@ UP_WITHIN_S = 90.0
 
 
 class SparkCluster:
-    """A context manager; `directory` gets the logs. Dies with this process, whatever its end."""
+    """A context manager; `directory` gets the logs. Dies with this process, whatever its end.
 
-    def __init__(self, directory: Path, cores: int = 2, memory: str = "1g") -> None:
-        self._directory = directory
+    `environment` is that of the workers, and so of drivers and executors.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        cores: int = 2,
+        memory: str = "1g",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = self._directory = directory
+        self._environment = dict(environment or {})
         self._size = ["--cores", str(cores), "--memory", memory]
         self._mark = uuid.uuid4().hex
         self._scratch = tempfile.mkdtemp(prefix="sm-")
@@ -41,12 +52,7 @@ class SparkCluster:
         try:
             master = self._start("127.0.0.1", "master.Master")
             self.url = self._said(master, r"Starting Spark master at (spark://\S+)")
-            workers = [
-                self._start(host, "worker.Worker", *self._size, "--work-dir", str(
-                    self._directory / f"work-{host}"), self.url)
-                for host in HOSTS
-            ]  # fmt: skip
-            for log in workers:
+            for log in [self._worker(host) for host in HOSTS]:
                 self._said(log, "(Successfully registered) with master")
         except BaseException:
             self._end()
@@ -65,6 +71,27 @@ class SparkCluster:
         """Return the executors' JVMs."""
         return [p for p in marked(self._mark) if "CoarseGrainedExecutorBackend" in _line(p)]
 
+    def drivers(self) -> list[psutil.Process]:
+        """Return the JVMs of drivers in cluster mode."""
+        return [p for p in marked(self._mark) if "deploy.worker.DriverWrapper" in _line(p)]
+
+    def replace_worker(self, host: str) -> None:
+        """Kill a worker with -9, and start another on its host."""
+        (worker,) = [
+            p for p in marked(self._mark)
+            if "deploy.worker.Worker" in _line(p) and f"--host {host} " in _line(p)
+        ]  # fmt: skip
+        worker.kill()
+        (process,) = [p for p in self._processes if p.pid == worker.pid]
+        process.wait()
+        self._processes.remove(process)
+        release(process)
+        self._said(self._worker(host), "(Successfully registered) with master")
+
+    def _worker(self, host: str) -> Path:
+        work = self._directory / f"work-{host}"
+        return self._start(host, "worker.Worker", *self._size, "--work-dir", str(work), self.url)
+
     def _start(self, host: str, name: str, *arguments: str) -> Path:
         """Start a daemon of Spark's and return its log."""
         home = Path(pyspark.__file__).parent
@@ -76,6 +103,7 @@ class SparkCluster:
             "PYSPARK_PYTHON": sys.executable,
             "JAVA_TOOL_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={self._scratch}",
             MARK: self._mark,
+            **self._environment,
         }
         log = self._directory / f"{name}-{host}.log"
         with log.open("wb") as out:

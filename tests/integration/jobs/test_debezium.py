@@ -19,10 +19,12 @@ from typing import Any
 from confluent_kafka import Producer
 
 from seamark.dev.kafka import LocalKafka
+from seamark.sinks.delta import DeltaSink
 from seamark.sinks.sqlite import database
 from tests.chaos import checker, workload
 from tests.chaos.driver import wait_until
 from tests.chaos.scenario import Scenario
+from tests.integration.delta.sink_kit import rows
 from tests.servers.postgres import PostgresServer
 
 KEYS = 40
@@ -32,6 +34,8 @@ POINTS = [
     "decided:2",  # no sink has the epoch
     "sink-committed:1",  # one sink has it, the other has not
     "ledger-committed:2",
+    "delta-commit-checked:1",
+    "delta-committed:1",  # merged, and nobody has been told
     "recovery-committed:1",
 ]
 Table = dict[int, tuple[str | None, Decimal | None]]
@@ -105,7 +109,7 @@ def test_targets_equal_the_origin(
         f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.orders "
         "(id bigint PRIMARY KEY, name text, amount numeric(9,2) NOT NULL)"
     )
-    path = tmp_path / "target.db"
+    path, lake = tmp_path / "target.db", tmp_path / "lake"
 
     def in_sqlite() -> Table:
         with database.connect(str(path)) as cursor:
@@ -120,8 +124,13 @@ def test_targets_equal_the_origin(
     sinks = {
         "to-sqlite": ("SQLiteSink", {"path": str(path), "table": "orders", "keys": ["id"]}),
         "to-postgres": ("PostgresSink", {"url": postgres.url(), **upsert}),
+        "to-delta": ("DeltaSink", {"path": str(lake), "keys": ["id"], "create_table": True}),
     }
-    reads = {"SQLite": in_sqlite, "PostgreSQL": in_postgres}
+
+    def in_delta() -> Table:
+        return {row["id"]: (row["name"], row["amount"]) for row in rows(DeltaSink(str(lake)))}
+
+    reads = {"SQLite": in_sqlite, "PostgreSQL": in_postgres, "Delta": in_delta}
     with ChangesScenario(tmp_path, kafka.bootstrap_servers, sinks, reads) as scenario:
         failing = scenario.start(TASK_POINT)  # kills a worker of Spark's, and so the query
         wait_until("the job has failed", lambda: failing.returncode is not None, 120)
@@ -133,3 +142,6 @@ def test_targets_equal_the_origin(
     assert postgres.execute(
         f"SELECT count(*) FROM {schema}._seamark_ledger WHERE outcome = 'staged'"
     ) == [(0,)]
+    assert [p for p in (lake / "_seamark").rglob("*") if p.is_file()] == [], (
+        "nothing is left staged"
+    )

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
+@contextmanager
+def driver_elsewhere(tmp_path: Path) -> Iterator[Driver]:
+    """Run the job in a directory, with what a caller needs: `ca.pem`, and the token in `secret`."""
     (tmp_path / "app.py").write_text(PROGRAM)
     make_certificates(tmp_path / "ca.pem", {tmp_path / "own.pem": "driver"})
     (tmp_path / "secret").write_text(TOKEN + "\n")
@@ -47,9 +49,15 @@ def home(tmp_path: Path) -> Iterator[Path]:
     driver = Driver(tmp_path / "app.py", {}, tmp_path / "driver.log", environment=environment)
     try:
         driver.wait_for_epochs(1)
-        yield tmp_path
+        yield driver
     finally:
         driver.kill_tree()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    with driver_elsewhere(tmp_path):
+        yield tmp_path
 
 
 def verb(home: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
