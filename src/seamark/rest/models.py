@@ -453,9 +453,29 @@ class RestorePlanRequest(TriggerRequest):
     allowNonRestoredState: bool = False  # noqa: N815 - Flink's name
 
 
+_ENDS: dict[str, Any] = {"verb": {"enum": ["commit", "abort"]}}
+_LISTED: dict[str, Any] = {"verb": {"const": "list"}, "force": {"const": False}}
+_NAMED: dict[str, Any] = {"transactions": {"minItems": 1}, "allLingering": {"const": False}}
+_ALL: dict[str, Any] = {
+    "transactions": {"maxItems": 0},
+    "allLingering": {"const": True},
+    "force": {"const": False},
+}
+
+
 class TransactionsRequest(TriggerRequest):
     """A verb of `seamark txn`. `commit` and `abort` end the named transactions, or with
     `allLingering` all with the fitting verdict; `force` ends named ones against the verdict."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"properties": _LISTED},
+                {"properties": _ENDS | _NAMED, "required": ["verb", "transactions"]},
+                {"properties": _ENDS | _ALL, "required": ["verb", "allLingering"]},
+            ]
+        }
+    )
 
     verb: Literal["list", "commit", "abort"] = "list"
     transactions: list[str] = []
@@ -466,8 +486,8 @@ class TransactionsRequest(TriggerRequest):
     def _check(self) -> TransactionsRequest:
         if self.verb != "list" and bool(self.transactions) == self.allLingering:
             raise ValueError("name the transactions to end, or give allLingering: true")
-        if self.force and not self.transactions:
-            raise ValueError("force is for transactions named in `transactions`")
+        if self.force and (self.verb == "list" or not self.transactions):
+            raise ValueError("force is for ending transactions named in `transactions`")
         return self
 
 
