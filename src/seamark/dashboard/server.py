@@ -21,8 +21,8 @@ from seamark.dashboard.jobs import Jobs
 from seamark.dashboard.login import Login, by_header
 from seamark.dashboard.routes import make_app
 from seamark.model.errors import ConfigurationError, PreflightError, UserError
-from seamark.rest.connections import Connections, Listener, guarded_server
-from seamark.rest.server import check_certificate, own_address
+from seamark.rest.connections import Connections, guarded_server
+from seamark.rest.server import bound, check_certificate, own_address
 from seamark.runtime.token import token_in
 
 CONNECTIONS = 512
@@ -45,8 +45,11 @@ class Served:
     header: str = ""
     proxies: Sequence[str] = ()
 
-    def rest_config(self) -> RestConfig:
-        """Return the address and the certificate, checked as a driver's. Raises UserError."""
+    def checked(self) -> tuple[RestConfig, Login]:
+        """Return the address and certificate, checked as a driver's, and who may log in.
+
+        Raises UserError.
+        """
         try:
             pem = str(self.certificate) if self.certificate else None
             config = RestConfig(address=self.address, port=self.port, certificate=pem)
@@ -58,16 +61,12 @@ class Served:
                     "REST interface", "dashboard"
                 )
             ) from None
-        return config
-
-    def login(self) -> Login:
-        """Return who may use it. Raises UserError."""
         header, proxies = by_header(self.header, self.proxies)
         if self.token_file is None:
             token = secrets.token_urlsafe(32)
         else:
             token = token_in(self.token_file, f"--token-file {self.token_file}")
-        return Login(token, self.rest_config().is_loopback and not header, header, proxies)
+        return config, Login(token, config.is_loopback and not header, header, proxies)
 
 
 def run_dashboard(storage: str, served: Served, announce: Callable[[str], None]) -> None:
@@ -78,7 +77,7 @@ def run_dashboard(storage: str, served: Served, announce: Callable[[str], None])
     proxy logs users in. Raises UserError if the address cannot be had, the storage cannot be read,
     or the login is not well given.
     """
-    config, login = served.rest_config(), served.login()
+    config, login = served.checked()
     listener = _listen(config)
     jobs = Jobs(storage)
     try:
@@ -108,23 +107,12 @@ def run_dashboard(storage: str, served: Served, announce: Callable[[str], None])
 
 def _listen(config: RestConfig) -> socket.socket:
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            config.address, config.port, type=socket.SOCK_STREAM
-        )[0]
-        listener = Listener(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
-        except OSError:
-            listener.close()
-            raise
+        return bound(config)
     except OSError as error:
         raise UserError(
             f"port {config.port} of {config.address} cannot be had ({error.strerror}); give "
             "another one with --port, or --port 0 for any that is free"
         ) from None
-    listener.listen()
-    return listener
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

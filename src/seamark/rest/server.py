@@ -192,23 +192,28 @@ def own_address(environment: Mapping[str, str]) -> str:
     return environment.get("NM_HOST") or socket.gethostname()
 
 
+def bound(config: RestConfig) -> Listener:
+    """As `listen`, for the dashboard too; raises OSError."""
+    family, kind, protocol, _, place = socket.getaddrinfo(
+        config.address, config.port, type=socket.SOCK_STREAM
+    )[0]
+    listener = Listener(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 def listen(config: RestConfig) -> socket.socket:
     """Return a socket listening where the config says. Raises PreflightError."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            config.address, config.port, type=socket.SOCK_STREAM
-        )[0]
-        listener = Listener(family, kind, protocol)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(place)
-            listener.listen()
-        except OSError:
-            listener.close()
-            raise
+        return bound(config)
     except OSError as error:
         raise PreflightError(
             f"the REST interface cannot listen on {config.address} port {config.port}: {error}; "
             "give another rest.port (0 takes a free one) or rest.address, or rest.enabled=false"
         ) from None
-    return listener

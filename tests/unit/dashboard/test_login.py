@@ -58,12 +58,12 @@ def test_options_that_cannot_be_served(tmp_path: Path) -> None:
         (Served(token_file=tmp_path / "none"), "cannot be read"),
     ):
         with pytest.raises(UserError, match=said):
-            served.login()
+            served.checked()
 
 
 def test_who_may_look_without_a_login() -> None:
-    assert Served().login().is_open
-    assert Served(address="::1").login().is_open
-    assert not Served(address="0.0.0.0").login().is_open
-    behind = Served(header="X-User", proxies=["127.0.0.1"]).login()
+    assert Served().checked()[1].is_open
+    assert Served(address="::1").checked()[1].is_open
+    assert not Served(address="0.0.0.0").checked()[1].is_open
+    behind = Served(header="X-User", proxies=["127.0.0.1"]).checked()[1]
     assert not behind.is_open, "a proxy on this machine logs in too"
