@@ -40,9 +40,9 @@ class Schedule:
     setup: Surroundings
     events: tuple[Event, ...]
     survivors: bool = True
+    """Whether drivers that are awake at the end of the events are left to settle, not killed."""
     twins: bool = False
     """Whether two drivers start at once."""
-    """Whether drivers that are awake at the end of the events are left to settle, not killed."""
 
     def __str__(self) -> str:
         how = "two drivers start at once, " * self.twins + (
