@@ -276,7 +276,7 @@ class HadoopFiles:
 
     def _create_by_generation(self, path: str, data: bytes) -> None:
         """Write an object on condition that it has no generation yet. A repetition after a lost
-        answer may find its own object taken: to the callers, a file of somebody else's."""
+        answer may find its own object: to the callers it is somebody else's."""
         try:
             stream = self._files.create(self._path(path), False)
             stream.write(bytearray(data))
