@@ -50,9 +50,9 @@ class CheckpointConfig(Given):
     each is also available in seconds, as ``<setting>_s``.
 
     storage: the place of checkpoints: any URI for Spark's checkpoint location (``file:``,
-        ``hdfs:``, ``s3a:``), a local path, or `EphemeralStorage` for tests. Each job has the
-        directory ``<storage>/<job name>``. May be left out here if `seamark.toml` or the command
-        line gives it.
+        ``hdfs:``, ``s3a:``, ``gs:``), a local path, or `EphemeralStorage` for tests. Each job has
+        the directory ``<storage>/<job name>``. May be left out here if `seamark.toml` or the
+        command line gives it.
     savepoint_dir: the place of savepoints requested without a directory; a URI as above.
     interval: time between the starts of two epochs; 0 starts each epoch as soon as the last one
         ends. A bounded job does not wait for it.
