@@ -218,7 +218,8 @@ class HadoopFiles:
             try:
                 self._files.delete(directory, False)
             except Py4JJavaError as error:
-                if "PathIsNotEmptyDirectory" not in str(error.java_exception):
+                name = error.java_exception.getClass().getSimpleName()
+                if "NotEmpty" not in name:  # Google's connector has an exception of its own
                     raise
 
     def _top(self) -> str:

@@ -69,6 +69,7 @@ def test_on_s3(s3: LocalS3, tmp_path: Path) -> None:
         scenario.finish(driver)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_on_googles(gcs: GcsServer, tmp_path: Path) -> None:
     with EmbeddedScenario(tmp_path, storage=f"gs://{gcs.bucket}/{tmp_path.name}") as scenario:

@@ -123,8 +123,8 @@ def test_rows_beside_a_checkpoint_need_a_client_of_the_workers(
 
 
 def test_state_is_not_written_by_a_rename_that_keeps_the_old_file(spark: SparkSession) -> None:
-    assert file_manager_settings(spark, "ofs://host/x", stateful=False) == {}
+    assert file_manager_settings(spark, "dbfs://host/x", stateful=False) == {}
     with pytest.raises(
-        PreflightError, match=r"set spark\.hadoop\.fs\.AbstractFileSystem\.ofs\.impl"
+        PreflightError, match=r"set spark\.hadoop\.fs\.AbstractFileSystem\.dbfs\.impl"
     ):
-        file_manager_settings(spark, "ofs://host/x", stateful=True)
+        file_manager_settings(spark, "dbfs://host/x", stateful=True)
