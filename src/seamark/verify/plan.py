@@ -16,13 +16,24 @@ FAULTS = {
     "broker": "kill -9 of the Kafka broker, and its restart",
     "database": "kill -9 of PostgreSQL, and its restart",
     "connection": "a proxy cuts lines, cuts before a request or a reply, delays or drops replies",
-    "pause": "SIGSTOP of all processes of the driver, alone or with a second driver",
+    "pause": "SIGSTOP of all processes of the driver, alone or with a second driver, at random or "
+    "at a failpoint",
     "disk-full": "the checkpoint storage is full for a while",
 }
 SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
 SECOND = "with a second driver"
 """A pause's `how`: another driver starts meanwhile."""
+_HELD = (
+    Point.PRE_COMMITTED, Point.FENCE_CHECKED, Point.PREPARED, Point.DECIDED, Point.SEALED,
+    Point.SINK_COMMITTED,
+)  # fmt: skip
+"""Where a driver stops, to wake up beside its successor."""
+_SUCCESSOR_HELD = (
+    Point.GENERATION_CLAIMED, Point.PREDECESSOR_SEALED, Point.PREDECESSORS_FENCED,
+    Point.SINK_ABORTED, Point.RECOVERED, Point.EPOCH_STARTED, Point.PREPARED,
+)  # fmt: skip
+"""Where the successor stops, while the other one wakes up."""
 _OFTEN = ("driver", "connection")
 """Twice in each round."""
 _ONCE = {
@@ -90,8 +101,11 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
             elif fault == "connection":
                 how = chance.choice(_HOW)
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
-            elif fault == "pause" and chance.random() < 0.5:
+            elif fault == "pause" and chance.random() < 0.75:
                 how = SECOND
+                if chance.random() < 0.7:
+                    at = f"{chance.choice(_HELD).value}:{chance.choice([1, 1, 2, 3])}"
+                    then = chance.choice(["", *(point.value for point in _SUCCESSOR_HELD)])
             yield Step(
                 number, fault, chance.uniform(0, 3), chance.uniform(0, 0.35),
                 chance.uniform(0.5, 6), how, amount, chance.random(), at, then,
