@@ -24,16 +24,18 @@ SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
 SECOND = "with a second driver"
 """A pause's `how`: another driver starts meanwhile."""
-_HELD = (
-    Point.PRE_COMMITTED, Point.FENCE_CHECKED, Point.PREPARED, Point.DECIDED, Point.SEALED,
-    Point.SINK_COMMITTED,
-)  # fmt: skip
-"""Where a driver stops, to wake up beside its successor."""
-_SUCCESSOR_HELD = (
-    Point.GENERATION_CLAIMED, Point.PREDECESSOR_SEALED, Point.PREDECESSORS_FENCED,
-    Point.SINK_ABORTED, Point.RECOVERED, Point.EPOCH_STARTED, Point.PREPARED,
-)  # fmt: skip
-"""Where the successor stops, while the other one wakes up."""
+_HELD = {
+    Point.PRE_COMMITTED: 1, Point.FENCE_CHECKED: 1, Point.PREPARED: 3, Point.DECIDED: 1,
+    Point.SEALED: 2, Point.SINK_COMMITTED: 1,
+}  # fmt: skip
+"""Where a driver stops, to wake up beside its successor; and how often."""
+_SUCCESSOR_HELD = {
+    "": 6, Point.GENERATION_CLAIMED.value: 1, Point.PREDECESSOR_SEALED.value: 1,
+    Point.PREDECESSORS_FENCED.value: 2, Point.SINK_ABORTED.value: 2, Point.RECOVERED.value: 2,
+    Point.EPOCH_STARTED.value: 1, Point.PREPARED.value: 1,
+}  # fmt: skip
+"""Where the successor stops, while the other one wakes up; after it has fenced the other one, a
+decision of that one is void."""
 _OFTEN = ("driver", "connection")
 """Twice in each round."""
 _ONCE = {
@@ -103,9 +105,10 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
             elif fault == "pause" and chance.random() < 0.75:
                 how = SECOND
-                if chance.random() < 0.7:
-                    at = f"{chance.choice(_HELD).value}:{chance.choice([1, 1, 2, 3])}"
-                    then = chance.choice(["", *(point.value for point in _SUCCESSOR_HELD)])
+                if chance.random() < 0.8:
+                    (held,) = chance.choices([*_HELD], [*_HELD.values()])
+                    at = f"{held.value}:{chance.choice([1, 1, 2, 3])}"
+                    (then,) = chance.choices([*_SUCCESSOR_HELD], [*_SUCCESSOR_HELD.values()])
             yield Step(
                 number, fault, chance.uniform(0, 3), chance.uniform(0, 0.35),
                 chance.uniform(0.5, 6), how, amount, chance.random(), at, then,
