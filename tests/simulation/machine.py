@@ -54,12 +54,12 @@ class Thread:
     ) -> None:
         self.process = process
         self.name = name
-        self.ready: Callable[[], bool] | None = None
+        self.ready: Callable[[], object] | None = None
         self.wake_at = 0.0
         self.greenlet = greenlet(body, parent=hub)
 
     def can_run(self, now: float) -> bool:
-        return now >= self.wake_at or (self.ready is not None and self.ready())
+        return now >= self.wake_at or bool(self.ready is not None and self.ready())
 
     def __str__(self) -> str:
         return f"{self.process.name} {self.name}"
@@ -168,7 +168,7 @@ class Machine:
             raise OSError(errno.EIO, f"the reply to {name} was lost")
         return answer
 
-    def block(self, ready: Callable[[], bool] | None, timeout_s: float | None = None) -> bool:
+    def block(self, ready: Callable[[], object] | None, timeout_s: float | None = None) -> bool:
         """Wait until `ready()`, or for `timeout_s`; return whether it is ready."""
         thread = self.current
         assert thread is not None
@@ -179,7 +179,7 @@ class Machine:
         thread.ready = ready
         thread.wake_at = math.inf if timeout_s is None else self.now + max(timeout_s, TICK_S)
         self._give_way()
-        return ready is not None and ready()
+        return bool(ready is not None and ready())
 
     def sleep(self, seconds: float) -> None:
         self.block(None, seconds)

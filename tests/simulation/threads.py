@@ -66,7 +66,7 @@ class Lock:
 class Condition:
     def __init__(self, lock: Lock | None = None) -> None:
         self._lock = lock or Lock()
-        self._waiting: dict[int, list[bool]] = {}
+        self._waiting: dict[int, list[None]] = {}
 
     def __enter__(self) -> Condition:
         self._lock.acquire()
@@ -77,14 +77,14 @@ class Condition:
 
     def wait(self, timeout: float | None = None) -> bool:
         lock, at = self._lock, _running
-        told = [False]
+        told: list[None] = []  # while empty, nobody has told it
         self._waiting[id(told)] = told
         depth, lock._depth, lock._owner = lock._depth, 0, None
-        at.block(lambda: told[0], timeout)
+        at.block(told.__len__, timeout)
         self._waiting.pop(id(told), None)
         at.block(lambda: lock._owner is None)
         lock._owner, lock._depth = at.current, depth
-        return told[0]
+        return bool(told)
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         deadline = math.inf if timeout is None else _running.now + timeout
@@ -97,7 +97,7 @@ class Condition:
 
     def notify_all(self) -> None:
         for told in self._waiting.values():
-            told[0] = True
+            told.append(None)
         self._waiting.clear()
 
 
@@ -159,34 +159,32 @@ class SimpleQueue:
         self._items.append(item)
 
     def get(self) -> Any:
-        _running.block(lambda: bool(self._items))
+        _running.block(self._items.__len__)
         return self._items.popleft()
 
 
 class Future:
     def __init__(self) -> None:
-        self._answer: tuple[Any, BaseException | None] | None = None
+        self._answer: list[tuple[Any, BaseException | None]] = []
 
     def __class_getitem__(cls, item: object) -> type[Future]:
         return cls
 
     def set_result(self, result: Any) -> None:
-        self._answer = (result, None)
+        self._answer.append((result, None))
 
     def set_exception(self, error: BaseException) -> None:
-        self._answer = (None, error)
+        self._answer.append((None, error))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        if not _running.block(lambda: self._answer is not None, timeout):
+        if not _running.block(self._answer.__len__, timeout):
             raise TimeoutError
-        assert self._answer is not None
-        return self._answer[1]
+        return self._answer[0][1]
 
     def result(self) -> Any:
         if (error := self.exception()) is not None:
             raise error
-        assert self._answer is not None
-        return self._answer[0]
+        return self._answer[0][0]
 
 
 class _Idle:
