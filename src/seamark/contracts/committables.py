@@ -10,11 +10,13 @@ import binascii
 import dataclasses
 import functools
 import json
+from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 
 from seamark.model.errors import CorruptRecordError
 
 T = TypeVar("T")
+_types: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
 
 
 def dump_committable(committable: Any, version: int = 1) -> bytes:
@@ -49,11 +51,6 @@ def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
     if values.keys() != wanted.keys() or not all(_fits(values[n], wanted[n]) for n in wanted):
         raise CorruptRecordError(f"{kind.__name__}: unexpected fields {fields!r}")
     return kind(**values)
-
-
-@functools.cache
-def _types(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _value(value: Any) -> Any:
