@@ -15,6 +15,7 @@ ORDERS = str(Path(__file__).with_name("app_orders.py"))
 PLANTED = str(Path(__file__).with_name("app_planted.py"))
 FOUND_BY = {
     "commit before the decision": ("driver", "1"),
+    "store after the decision": ("driver", "1"),
     "abort what was decided": ("driver", "1"),
     "forget a sink": ("driver", "1"),
     "trust a batch id as a token after restart": ("driver", "1"),
