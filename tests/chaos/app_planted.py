@@ -26,7 +26,7 @@ RECORDS = Path.cwd() / "storage" / "planted" / "epochs"
 TRUST = "trust a batch id as a token after restart"
 
 _is_decided, _commit = CheckpointStore.is_decided, SinkCommits.commit
-_commit_attempt = procedures.commit_attempt
+_seal, _commit_attempt = CheckpointStore.seal, procedures.commit_attempt
 
 
 def _is_stored(self: CheckpointStore, epoch: int) -> bool:
@@ -42,6 +42,13 @@ def _commit_lingering(
 ) -> None:
     found = [each for each in self.list_lingering(uid) if each.generation < below_generation]
     self._commit(self._attached[uid], [each.committable for each in found], -1)
+
+
+def _seal_over(self: CheckpointStore, epoch: int, generation: int, seal: Any) -> Any:
+    """The last seal counts. Without any, a start finds its checkpoint damaged."""
+    self._delete(f"epochs/{epoch}/sealed.{generation}.json")
+    _seal(self, epoch, generation, seal)
+    return seal
 
 
 _unstored: dict[int, Any] = {}
@@ -92,7 +99,7 @@ PLANTED: dict[str, Names] = {
         (Coordinator, "begin_epoch"): simulation._settled_is_stored
     },
     "commit another generation's transactions": {(SinkCommits, "commit"): _commit_oldest_attempt},
-    "no seal": {(CheckpointStore, "seal"): lambda self, epoch, generation, seal: seal},
+    "no seal": {(CheckpointStore, "seal"): _seal_over},
     "commit lingering transactions": {(SinkCommits, "abort_lingering"): _commit_lingering},
     "keep the plans beyond a void decision": {(CheckpointStore, "latest_planned"): lambda self: -1},
     **simulation.AROUND,
