@@ -281,6 +281,8 @@ class CheckpointStore:
             body["ends"] = self._ends_of_next[1]
         if state.stages:
             body["channel_state"] = state.to_json()
+        if state.event_times:
+            body["event_times"] = state.event_times
         self._oldest_in_flight[epoch] = _first_needed(epoch, state)
         if not self._create("prepared", _prepared(epoch, generation), body):
             raise FencedError(
@@ -363,7 +365,9 @@ class CheckpointStore:
         def load(body: dict[str, Any]) -> PreparedSinks:
             sinks = body["sinks"].items()
             found = PreparedSinks((uid, SinkEpoch.from_json(part)) for uid, part in sinks)
-            found.channel_state = ChannelState.from_json(body.get("channel_state", ()))
+            found.channel_state = ChannelState.from_json(
+                body.get("channel_state", ()), body.get("event_times", ())
+            )
             return found
 
         path = _prepared(epoch, generation)

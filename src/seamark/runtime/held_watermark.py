@@ -8,7 +8,8 @@ in the operator or after it. When none waits, the greatest event time seen count
 in an epoch without new rows.
 
 The oldest row's time is known by the epoch of its arrival. After a restart the times of earlier
-epochs are unknown: the watermark stays until their rows are processed.
+epochs are unknown: the watermark stays until their rows are processed. The greatest event times are
+in the prepared record.
 """
 
 from __future__ import annotations
@@ -34,16 +35,30 @@ class KeyedEpochs:
     def __init__(self, keyed: Sequence[DeclaredKeyed], deadline_s: float | None) -> None:
         self._keyed = keyed
         self._deadline_s = deadline_s
+        self.aligning = 0
+        """Epochs that begin while this is above 0 have no deadline."""
         self._held = {one.uid: Held() for one in keyed if one.event_time}
         self._newest_ms: dict[int, int] = {}
         """The greatest event time seen, by the place of a watermark in the plan."""
         self._holding = False
+        self._places = 0
         self.waiting = bool(keyed)
         """Whether rows wait for the next epoch; unknown, and taken as so, before a run's first."""
         self.figures: dict[str, KeyedFigures] = {}
         """The bytes of the last epoch's chunks, by uid; those of earlier runs are not known."""
         self._watermarks: dict[str, int] = {}
         """The operators' watermarks in the last epoch, as far as tasks have told them."""
+
+    @property
+    def event_times(self) -> tuple[int | None, ...]:
+        """The greatest event time seen at each watermark, while the watermarks are held back."""
+        places = range(self._places) if self._holding else ()
+        return tuple(self._newest_ms.get(place) for place in places)
+
+    def go_on_from(self, event_times: Sequence[int | None]) -> None:
+        """Take `event_times` of the last epoch of an earlier run; called before the first epoch."""
+        self._newest_ms = {n: ms for n, ms in enumerate(event_times) if ms is not None}
+        self._holding = bool(event_times)
 
     def begin(self, context: SparkContext, watermark_before: Callable[[], int]) -> None:
         """Set the deadline of the epoch that begins now, for its tasks. `watermark_before` reads
@@ -54,7 +69,8 @@ class KeyedEpochs:
             one.report.value = InFlight()
         if self._keyed:
             # None of an earlier epoch is left: a replayed epoch's time counts anew.
-            deadline = "" if self._deadline_s is None else f"{time.time()} {self._deadline_s}"
+            timed = self._deadline_s is not None and not self.aligning
+            deadline = f"{time.time()} {self._deadline_s}" if timed else ""
             context.setLocalProperty(DEADLINE, deadline)
             context.setLocalProperty(WATERMARKS, json.dumps(self._watermarks))
 
@@ -87,7 +103,9 @@ class KeyedEpochs:
         if hold_ms == math.inf and not self._holding:
             return
         processed = [r.newest_ms for r in reports.values() if r.newest_ms is not None]
-        for place, node in enumerate(_watermarks(execution.executedPlan())):
+        nodes = list(_watermarks(execution.executedPlan()))
+        self._places = len(nodes)
+        for place, node in enumerate(nodes):
             self._hold(place, node, hold_ms, processed)
         self._holding = hold_ms < math.inf
 

@@ -89,6 +89,10 @@ class Input:
         hidden.rename(self.directory / f"{self._files:05d}.json")
         self._files += 1
 
+    def read(self) -> list[dict[str, Any]]:
+        """Return the rows of all files."""
+        return results(self.directory)
+
     @property
     def rows(self) -> int:
         return sum(map(len, self.values.values()))
@@ -156,10 +160,12 @@ class Sessions(sm.KeyedProcessFunction):
 
 
 def sessions_job(home: Path, slow_s: float, **config: Any) -> sm.Job:
-    """Declare a job over ``home/in`` with timers in event time, into ``home/out``."""
+    """Declare a job over ``home/in`` with timers in event time, into ``home/out``; `ending` is the
+    source's."""
+    ending = config.pop("ending", "never")
     settings = {**CONFIG, "storage": str(home / "store"), **config}
     job = sm.Job("sessions", sm.CheckpointConfig(**settings))
-    rows = with_watermark(job.source(events(home), uid="events"))
+    rows = with_watermark(job.source(events(home, ending=ending), uid="events"))
     result = sm.keyed_process(
         rows,
         ["k"],

@@ -7,6 +7,9 @@ row of its key was lost, came twice or came out of order.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +137,90 @@ def test_killed_while_rows_wait(tmp_path: Path, failpoint: str) -> None:
         Driver(app, options, tmp_path / f"driver-{number}.log", failpoint).die()
     assert len(results(tmp_path / "out")) < given.rows
     finish(tmp_path, given)
+
+
+def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
+    """Its tasks then end an epoch that its successor, dead by now, has ended at another row."""
+    given = Input(tmp_path / "in", rows=100)
+    given.add(files=3)
+    app = Path(__file__).with_name("keyed_app.py")
+    options = {"home": str(tmp_path), "slow_s": 0.02, "config": UNALIGNED}
+    frozen = Driver(app, options, tmp_path / "frozen.log")
+    wait_until("a row", lambda: bool(results(tmp_path / "out")), 120)
+    jvm = frozen.jvm().pid
+    begun = newest_epoch(tmp_path)
+    wait_until("an epoch's begin", lambda: newest_epoch(tmp_path) > begun, 60, pause_s=0.001)
+    time.sleep(0.1)  # in its tasks: they take 0.3 s at least
+    os.kill(jvm, signal.SIGSTOP)
+    frozen.freeze()
+    epoch = newest_epoch(tmp_path)
+    successor = Driver(app, {**options, "slow_s": 0.005}, tmp_path / "successor.log", "decided:1")
+    successor.die()
+    assert (tmp_path / f"store/numbers/spark/commits/{epoch}").exists()
+    frozen.thaw()
+    assert frozen.wait(60) == 1
+    assert "FencedError" in frozen.text(), frozen.tail()
+    frozen.kill_tree()
+    finish(tmp_path, given)
+
+
+def newest_epoch(home: Path) -> int:
+    offsets = home / "store/numbers/spark/offsets"
+    return max(int(path.name) for path in offsets.iterdir() if path.name.isdigit())
+
+
+@pytest.mark.parametrize("failpoint", [None, "decided:3"])
+def test_a_drain_processes_the_rows_that_wait(tmp_path: Path, failpoint: str | None) -> None:
+    given = Input(tmp_path / "in", rows=100)
+    given.add()
+    app = Path(__file__).with_name("keyed_app.py")
+    options = {"home": str(tmp_path), "slow_s": 0.02, "config": UNALIGNED, "drain": True}
+    driver = Driver(app, options, tmp_path / "driver.log", failpoint)
+    if failpoint:
+        driver.die()
+        assert len(results(tmp_path / "out")) < given.rows
+        finish(tmp_path, given)
+        return
+    assert driver.wait(120) == 0, driver.tail()
+    assert list((tmp_path / "savepoints").iterdir())
+    check_numbers(tmp_path, given)
+
+
+def test_a_bounded_job_in_event_time_ends_with_all_rows_and_timers(tmp_path: Path) -> None:
+    given = Input(tmp_path / "in", rows=40)
+    given.add(files=3)
+    given.put([END])
+    app, config = Path(__file__).with_name("keyed_app.py"), {**UNALIGNED, "ending": "latest"}
+    options = {"home": str(tmp_path), "slow_s": 0.01, "config": config, "job": "sessions"}
+    Driver(app, options, tmp_path / "driver.log", "prepared:2").die()
+    assert len(results(tmp_path / "out")) < given.rows
+    sessions_job(tmp_path, 0.0, **config).run()
+    check_sessions(tmp_path, given)
+
+
+def test_after_a_kill_the_greatest_event_time_is_remembered(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """It came with a row that the killed driver has processed: timers fire without a later one."""
+
+    def partition(key: str) -> int:
+        return int(spark.sql(f"SELECT pmod(hash('{key}'), 2)").head()[0])
+
+    far = next(key for key in map(str, range(20)) if partition(key) != partition("a"))
+    given = Input(tmp_path / "in", rows=100)
+    given.add(keys="a")
+    given.put([{**END, "k": far}])
+    app = Path(__file__).with_name("keyed_app.py")
+    options = {"home": str(tmp_path), "slow_s": 0.03, "config": UNALIGNED, "job": "sessions"}
+    Driver(app, options, tmp_path / "driver.log", "decided:5").die()
+    before = results(tmp_path / "out")
+    assert far in {row["k"] for row in before}
+    assert len(before) < given.rows
+    running = RunningJob(sessions_job(tmp_path, 0.0))
+    ats = {row["at"] for row in given.read() if row["k"] == "a"}
+    wait_for_rows(tmp_path, running, given.rows + 1 + len(ats))
+    running.end()
+    check_sessions(tmp_path, given)
 
 
 def test_a_bounded_job_that_would_never_end_is_refused(tmp_path: Path, spark: SparkSession) -> None:

@@ -26,8 +26,16 @@ from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
+from seamark.runtime.keyed_operator import IN_FLIGHT
 from seamark.runtime.spark_versions import writing_settings
-from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
+from seamark.runtime.state_backend import (
+    CHANGELOG,
+    FORMAT,
+    PROVIDER,
+    ROCKSDB_PROVIDER,
+    given_format,
+    provider_of,
+)
 from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
@@ -41,7 +49,6 @@ from seamark.savepoints.state.layout import (
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.state.rows import StateClasses, read_rows, write_rows, writing_session
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
 
 
@@ -106,7 +113,7 @@ def native_problems(
     saved = log_version(
         open_files(spark, savepoint.uri, make=False), f"spark/commits/{savepoint.epoch}"
     )
-    wanted = session_format(spark)
+    wanted = given_format(spark) or saved
     found = []
     if backend.value != savepoint.state_backend:
         found.append(
@@ -125,9 +132,11 @@ def native_problems(
     ]
 
 
-def session_format(spark: SparkSession) -> int:
-    """Return the checkpoint format (1 or 2) that queries of this session write."""
-    return int(spark.conf.get(FORMAT, "1") or 1)
+def _new_format(spark: SparkSession, savepoint: SavepointRecord, provider: str) -> int:
+    """Return the format in which state is written: as a new job with a `keyed_process` has it."""
+    families = (f for o in savepoint.operators for store in o.stores for f in store.families)
+    keyed = any(IN_FLIGHT in family.name for family in families)
+    return given_format(spark) or 1 + (keyed and provider == ROCKSDB_PROVIDER)
 
 
 def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
@@ -272,7 +281,7 @@ class _NewState:
         self.format = (
             log_version(saved, f"commits/{savepoint.epoch}")
             if self._native
-            else session_format(spark)
+            else _new_format(spark, savepoint, settings[PROVIDER])
         )
 
     def _layout(self, described: str) -> StateLayout:
