@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark import SparkContext
@@ -25,7 +25,7 @@ from pyspark import SparkContext
 from seamark.checkpoint.task_reports import KeyedFigures
 from seamark.runtime.keyed_operator import DEADLINE, WATERMARKS, InFlight
 from seamark.runtime.keyed_process import DeclaredKeyed
-from seamark.runtime.plans import children, name_of
+from seamark.runtime.plans import name_of, nodes
 
 
 class KeyedEpochs:
@@ -83,9 +83,12 @@ class KeyedEpochs:
         """Return the figures of the epoch whose tasks have ended, by the operator's uid."""
         return {one.uid: one.report.value for one in self._keyed}
 
-    def end(self, epoch: int, find_execution: Callable[[], Any]) -> None:
-        """Hold the watermark of the next epoch back. Called when the tasks of `epoch` have ended,
-        with a way to Spark's `IncrementalExecution`, before Spark takes the watermark."""
+    def end(self, epoch: int, find_execution: Callable[[], Any]) -> dict[str, Any]:
+        """Hold the watermark of the next epoch back. Return what `CheckpointStore.note_own` takes.
+        Called when the tasks of `epoch` have ended, with a way to Spark's `IncrementalExecution`,
+        before Spark takes the watermark."""
+        if not self._keyed:
+            return {}
         reports = self.in_flight()
         self.waiting = any(report.waiting for report in reports.values())
         before = self.figures
@@ -93,9 +96,12 @@ class KeyedEpochs:
             uid: _figures(report, before.get(uid, KeyedFigures()).persisted)
             for uid, report in reports.items()
         }
-        if not self._held:
-            return
         execution = find_execution()
+        if self._held:
+            self._hold_all(epoch, execution, reports)
+        return _written_state(execution.executedPlan())
+
+    def _hold_all(self, epoch: int, execution: Any, reports: Mapping[str, InFlight]) -> None:
         told = {uid: report.watermark_ms for uid, report in reports.items()}
         self._watermarks.update({uid: ms for uid, ms in told.items() if ms is not None})
         now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())
@@ -103,9 +109,10 @@ class KeyedEpochs:
         if hold_ms == math.inf and not self._holding:
             return
         processed = [r.newest_ms for r in reports.values() if r.newest_ms is not None]
-        nodes = list(_watermarks(execution.executedPlan()))
-        self._places = len(nodes)
-        for place, node in enumerate(nodes):
+        plan = execution.executedPlan()
+        watermarks = [n for n in nodes(plan) if name_of(n) == "EventTimeWatermarkExec"]
+        self._places = len(watermarks)
+        for place, node in enumerate(watermarks):
             self._hold(place, node, hold_ms, processed)
         self._holding = hold_ms < math.inf
 
@@ -146,8 +153,12 @@ def _figures(report: InFlight, waited: int) -> KeyedFigures:
     return KeyedFigures(report.processed_bytes, waiting if report.waiting else 0)
 
 
-def _watermarks(plan: Any) -> Iterator[Any]:
-    if name_of(plan) == "EventTimeWatermarkExec":
-        yield plan
-    for child in children(plan):
-        yield from _watermarks(child)
+def _written_state(plan: Any) -> dict[str, Any]:
+    """Return an id of the state that an epoch's tasks have written; {} in Spark's checkpoint format
+    1, which has none."""
+    for node in nodes(plan):
+        if name_of(node).startswith("TransformWithState"):
+            for told in node.checkpointInfoAccumulator().value():
+                store = f"{node.getStateInfo().operatorId()}/{told.partitionId()}"
+                return {"state": {"store": store, "id": told.stateStoreCkptId().get()[0]}}
+    return {}

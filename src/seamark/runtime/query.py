@@ -64,7 +64,7 @@ from seamark.runtime.session import (
 )
 from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.start_checks import StartChecks, offsets_of
-from seamark.runtime.state_backend import format_settings, session_settings
+from seamark.runtime.state_backend import format_settings, given_format, session_settings
 from seamark.runtime.stream_watch import watch_stream
 
 log = logging.getLogger(__name__)
@@ -118,13 +118,16 @@ class StreamRun(QueryRun):
         self._redactor = redactor
         self._batch_limit = BatchLimit()
         self._stateful = plan.uids.operator_count > 0
-        files = open_files(spark, spark_location, make=False)
         self._spark_settings = {
             **spark_settings,
             **(NO_EXCHANGE_REUSE if self._stateful else {}),
             **file_manager_settings(spark, spark_location, stateful=self._stateful),
-            **(format_settings(spark, files, keyed=bool(plan.keyed)) if self._stateful else {}),
         }
+        if self._stateful:
+            files, keyed = open_files(spark, spark_location, make=False), bool(plan.keyed)
+            self._spark_settings |= format_settings(
+                self._name, given_format(spark), files, keyed=keyed
+            )
         check_keyed(
             declared,
             plan.keyed,
@@ -291,11 +294,6 @@ class StreamRun(QueryRun):
         return self._work.aligned(keyed=keyed)
 
     @property
-    def rows_wait(self) -> bool:
-        """Whether the last epoch has left rows, or may have done so."""
-        return bool(self.coordinator.channel_state.stages) or self._keyed.waiting
-
-    @property
     def epochs_ahead(self) -> int:
         """How many epochs the stream may get ahead of an epoch still to be read, before Spark
         deletes that epoch's files."""
@@ -356,7 +354,7 @@ class StreamRun(QueryRun):
             self._work.warm_up(frame.sparkSession, order)
             self._keyed.begin(context, lambda: self._watermark_of(epoch - 1))
             tasks, left = self._work.run(frame, order, self.coordinator.channel_state)
-            self._keyed.end(epoch, lambda: self._execution(frame))
+            self._store.note_own(epoch, **self._keyed.end(epoch, lambda: self._execution(frame)))
             left = replace(left, event_times=self._keyed.event_times)
             self._work.limit_intake(left)
         self._end_epoch(epoch, tasks, left)
@@ -371,7 +369,7 @@ class StreamRun(QueryRun):
 
     def _end_real_time_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         with self.coordinator.guarded():
-            self._store.note_ends(epoch, real_time.end_offsets(self._spark))
+            self._store.note_own(epoch, ends=real_time.end_offsets(self._spark))
         self._end_epoch(epoch, tasks, NO_CHANNEL_STATE)
 
     def _begin_epoch(self, epoch: int) -> int:

@@ -61,19 +61,26 @@ def given_format(spark: SparkSession) -> int | None:
 
 
 def format_settings(
-    spark: SparkSession, spark_files: CheckpointFiles, *, keyed: bool
+    job: str, given: int | None, spark_files: CheckpointFiles, *, keyed: bool
 ) -> dict[str, str]:
-    """Return the setting for the format of the state's files, unless the user has set it: that of
-    the checkpoint, as Spark reads no other. A new job with a `keyed_process` gets format 2, in
-    which each attempt's files have names of their own (docs/keyed-process.md)."""
-    if given_format(spark) is not None:
-        return {}
+    """Return the setting for the format of the state's files, unless one is `given`: that of the
+    checkpoint, as Spark cannot change it. A new job with a `keyed_process` gets format 2, in which
+    each attempt's files have names of their own (docs/keyed-process.md).
+
+    Raises ConfigurationError if the format given is not the checkpoint's.
+    """
     try:
         decided = [int(name) for name in spark_files.list("commits") if name.isdigit()]
-        found = log_version(spark_files, f"commits/{max(decided)}") if decided else 1 + keyed
+        found = log_version(spark_files, f"commits/{max(decided)}") if decided else None
     except (OSError, ValueError):  # the start finds what is wrong
         return {}
-    return {FORMAT: "2"} if found == 2 else {}
+    if given and found and given != found:
+        raise ConfigurationError(
+            f"Job {job!r}: {FORMAT} is {given}, but the state in {spark_files.uri} is of format "
+            f"{found}, and Spark cannot go on with it; leave the setting out, or restore a "
+            "canonical savepoint, which goes into either"
+        )
+    return {FORMAT: "2"} if (found or 1 + keyed) == 2 and not given else {}
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
+from seamark.model.failpoints import reached_line
 from tests.chaos.driver import Driver, wait_until
 from tests.spark.jobs.keyed_programs import (
     KEYS,
@@ -127,14 +128,20 @@ def test_a_savepoint_carries_the_rows_that_wait(tmp_path: Path, kind: str) -> No
     )
 
 
+def unaligned_driver(
+    home: Path, name: str, failpoint: str | None = None, slow_s: float = 0.02
+) -> Driver:
+    options = {"home": str(home), "slow_s": slow_s, "config": UNALIGNED}
+    app = Path(__file__).with_name("keyed_app.py")
+    return Driver(app, options, home / f"{name}.log", failpoint)
+
+
 @pytest.mark.parametrize("failpoint", ["pre-committed:2", "prepared:3", "decided:3", "sealed:2"])
 def test_killed_while_rows_wait(tmp_path: Path, failpoint: str) -> None:
     given = Input(tmp_path / "in", rows=100)
     given.add(files=3)
-    app = Path(__file__).with_name("keyed_app.py")
-    options = {"home": str(tmp_path), "slow_s": 0.02, "config": UNALIGNED}
     for number in range(2):  # the second driver dies in an epoch that runs again
-        Driver(app, options, tmp_path / f"driver-{number}.log", failpoint).die()
+        unaligned_driver(tmp_path, f"driver-{number}", failpoint).die()
     assert len(results(tmp_path / "out")) < given.rows
     finish(tmp_path, given)
 
@@ -143,9 +150,7 @@ def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
     """Its tasks then end an epoch that its successor, dead by now, has ended at another row."""
     given = Input(tmp_path / "in", rows=100)
     given.add(files=3)
-    app = Path(__file__).with_name("keyed_app.py")
-    options = {"home": str(tmp_path), "slow_s": 0.02, "config": UNALIGNED}
-    frozen = Driver(app, options, tmp_path / "frozen.log")
+    frozen = unaligned_driver(tmp_path, "frozen")
     wait_until("a row", lambda: bool(results(tmp_path / "out")), 120)
     jvm = frozen.jvm().pid
     begun = newest_epoch(tmp_path)
@@ -154,14 +159,43 @@ def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
     os.kill(jvm, signal.SIGSTOP)
     frozen.freeze()
     epoch = newest_epoch(tmp_path)
-    successor = Driver(app, {**options, "slow_s": 0.005}, tmp_path / "successor.log", "decided:1")
-    successor.die()
+    unaligned_driver(tmp_path, "successor", "decided:1", slow_s=0.005).die()
     assert (tmp_path / f"store/numbers/spark/commits/{epoch}").exists()
-    frozen.thaw()
-    assert frozen.wait(60) == 1
-    assert "FencedError" in frozen.text(), frozen.tail()
-    frozen.kill_tree()
+    fenced(frozen)
     finish(tmp_path, given)
+
+
+def test_a_frozen_driver_that_wakes_up_cannot_decide_for_its_successor(tmp_path: Path) -> None:
+    """Both have stored an attempt at the same epoch, cut at other rows, and the older one decides
+    first: with its own state."""
+    given = Input(tmp_path / "in", rows=100)
+    given.add(files=3)
+    frozen = unaligned_driver(tmp_path, "frozen", "prepared:3@stop")
+    stopped(frozen)
+    epoch = newest_epoch(tmp_path)
+    decision = tmp_path / f"store/numbers/spark/commits/{epoch}"
+    successor = unaligned_driver(tmp_path, "successor", "prepared:1@stop", slow_s=0.005)
+    stopped(successor)
+    assert newest_epoch(tmp_path) == epoch
+    assert not decision.exists()
+    fenced(frozen)
+    assert decision.exists()
+    successor.thaw()
+    wait_until("the decision is void", lambda: "is void" in successor.text(), 60)
+    successor.kill_tree()
+    finish(tmp_path, given)
+
+
+def stopped(driver: Driver) -> None:
+    line = reached_line("prepared", stops=True)
+    wait_until("it stops", lambda: line in driver.text(), 120)
+
+
+def fenced(driver: Driver) -> None:
+    driver.thaw()
+    assert driver.wait(60) == 1
+    assert "FencedError" in driver.text(), driver.tail()
+    driver.kill_tree()
 
 
 def newest_epoch(home: Path) -> int:

@@ -32,7 +32,6 @@ from seamark.runtime.state_backend import (
     CHANGELOG,
     FORMAT,
     PROVIDER,
-    ROCKSDB_PROVIDER,
     given_format,
     provider_of,
 )
@@ -132,11 +131,10 @@ def native_problems(
     ]
 
 
-def _new_format(spark: SparkSession, savepoint: SavepointRecord, provider: str) -> int:
-    """Return the format in which state is written: as a new job with a `keyed_process` has it."""
-    families = (f for o in savepoint.operators for store in o.stores for f in store.families)
-    keyed = any(IN_FLIGHT in family.name for family in families)
-    return given_format(spark) or 1 + (keyed and provider == ROCKSDB_PROVIDER)
+def _new_format(spark: SparkSession, operators: Iterable[Operator]) -> int:
+    """Return the format for the state of a new job: as `format_settings` has it."""
+    families = (f for o in operators for store in o.stores for f in store.families)
+    return given_format(spark) or 1 + any(IN_FLIGHT in family.name for family in families)
 
 
 def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
@@ -206,13 +204,14 @@ def restore_canonical(
     if savepoint.drained:  # its watermark would make every later row late
         commit["nextBatchWatermarkMs"] = savepoint.watermark_ms
     saved_ids = commit.pop("stateUniqueIds", None) or {}
-    state = _NewState(spark, savepoint, files, settings)
+    placed = [o for o in savepoint.operators if o.uid in placement.operators]
+    empty = [new.planned.describe(new.index) for new in new_operators]
+    state = _NewState(spark, savepoint, files, settings, _new_format(spark, [*placed, *empty]))
     ids = {}
-    for operator in savepoint.operators:
-        if operator.uid in placement.operators:
-            index = placement.operators[operator.uid]
-            ids[str(index)] = state.write(operator, index, saved_ids.get(str(operator.index), []))
-            failpoints.reached("state-restored")
+    for operator in placed:
+        index = placement.operators[operator.uid]
+        ids[str(index)] = state.write(operator, index, saved_ids.get(str(operator.index), []))
+        failpoints.reached("state-restored")
     for new in new_operators:
         ids[str(new.index)] = state.write_empty(new)
     if ids := {index: of for index, of in ids.items() if any(map(any, of))}:
@@ -261,7 +260,8 @@ def _offsets(
 
 class _NewState:
     """The state of a savepoint, on its way into the Spark checkpoint location `files`. `settings`
-    are the new query's, as far as they differ from the savepoint's."""
+    are the new query's, as far as they differ from the savepoint's; `format_` is of state written
+    as rows."""
 
     def __init__(
         self,
@@ -269,6 +269,7 @@ class _NewState:
         savepoint: SavepointRecord,
         files: CheckpointFiles,
         settings: Mapping[str, str],
+        format_: int,
     ) -> None:
         self._spark, self._savepoint, self._files = spark, savepoint, files
         self._partitions = int(settings[PARTITIONS])
@@ -278,11 +279,7 @@ class _NewState:
         saved = self._metadata.files
         self._described = {o.index: o for o in read_operators(saved, savepoint.epoch)}
         self._native = savepoint.type is SavepointType.NATIVE
-        self.format = (
-            log_version(saved, f"commits/{savepoint.epoch}")
-            if self._native
-            else _new_format(spark, savepoint, settings[PROVIDER])
-        )
+        self.format = log_version(saved, f"commits/{savepoint.epoch}") if self._native else format_
 
     def _layout(self, described: str) -> StateLayout:
         classes, at = StateClasses.of(self._spark), self._files.uri

@@ -167,8 +167,9 @@ class _Taking:
 
     def _drain(self, drain: Drain) -> None:
         """Let the job process all rows that it has read, read no more, and close its windows."""
-        if self.run.rows_wait:  # held sources make no epoch for them
-            self.run.trigger_checkpoint().result()
+        # Rows that wait, those of an epoch under way too, come first: held sources make no epoch
+        # for them.
+        self.run.trigger_checkpoint().result()
         drain.hold_sources()
         try:
             # Every epoch with rows was begun before the epoch of this answer, or is that epoch.
