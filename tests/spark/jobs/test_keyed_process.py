@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +112,19 @@ def test_timers_keep_their_order_with_the_rows_that_wait(tmp_path: Path) -> None
     check_sessions(tmp_path, given)
 
 
-@pytest.mark.parametrize("kind", ["canonical", "native"])
-def test_a_savepoint_carries_the_rows_that_wait(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["canonical", "native", "checkpoint"])
+def test_another_job_goes_on_with_the_rows_that_wait(tmp_path: Path, kind: str) -> None:
     given = Input(tmp_path / "in", rows=100)
     given.add(files=2)
     job = numbering_job(tmp_path, 0.02, **UNALIGNED)
     running = RunningJob(job, parallelism=2)
     wait_for_rows(tmp_path, running, 1)
-    path = job.stop_with_savepoint(str(tmp_path / "savepoints"), type=kind).result(300)
-    running.join()
+    if kind == "checkpoint":
+        running.end()
+        path = str(tmp_path / "store/numbers")
+    else:
+        path = job.stop_with_savepoint(str(tmp_path / "savepoints"), type=kind).result(300)
+        running.join()
     assert len(results(tmp_path / "out")) < given.rows
     finish(
         tmp_path, given, "restored", restore=path, parallelism=3 if kind == "canonical" else None
@@ -131,7 +134,8 @@ def test_a_savepoint_carries_the_rows_that_wait(tmp_path: Path, kind: str) -> No
 def unaligned_driver(
     home: Path, name: str, failpoint: str | None = None, slow_s: float = 0.02
 ) -> Driver:
-    options = {"home": str(home), "slow_s": slow_s, "config": UNALIGNED}
+    config = {**UNALIGNED, "touched": str(home / "touched")}
+    options = {"home": str(home), "slow_s": slow_s, "config": config}
     app = Path(__file__).with_name("keyed_app.py")
     return Driver(app, options, home / f"{name}.log", failpoint)
 
@@ -155,7 +159,8 @@ def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
     jvm = frozen.jvm().pid
     begun = newest_epoch(tmp_path)
     wait_until("an epoch's begin", lambda: newest_epoch(tmp_path) > begun, 60, pause_s=0.001)
-    time.sleep(0.1)  # in its tasks: they take 0.3 s at least
+    (tmp_path / "touched").unlink()
+    wait_until("a row of it", (tmp_path / "touched").exists, 60, pause_s=0.001)
     os.kill(jvm, signal.SIGSTOP)
     frozen.freeze()
     epoch = newest_epoch(tmp_path)
