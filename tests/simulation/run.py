@@ -40,9 +40,9 @@ class Schedule:
     setup: Surroundings
     events: tuple[Event, ...]
     survivors: bool = True
+    """Whether drivers that are awake at the end of the events are left to settle, not killed."""
     twins: bool = False
     """Whether two drivers start at once."""
-    """Whether drivers that are awake at the end of the events are left to settle, not killed."""
 
     def __str__(self) -> str:
         how = "two drivers start at once, " * self.twins + (
@@ -159,8 +159,14 @@ class Simulation:
                 driver.fail_task = True
             case "time-out":
                 self.world.expire(choice)
-            case "land" if machine.late:
-                machine.late.pop(0)()
+            case "land":
+                self._land()
+
+    def _land(self) -> None:
+        """Let the oldest late call take effect; nobody hears an error any more."""
+        if self.machine.late:
+            with contextlib.suppress(SeamarkError, OSError):
+                self.machine.late.pop(0)()
 
     def _start(self) -> Driver | None:
         if len(self.drivers) >= MAX_DRIVERS:
@@ -218,8 +224,7 @@ class Simulation:
                 self._judge()
                 self._crash_awake()
             while self.machine.late:
-                with contextlib.suppress(SeamarkError, OSError):
-                    self.machine.late.pop(0)()
+                self._land()
             self._judge()
             self._final_driver()
 

@@ -87,6 +87,20 @@ def test_two_drivers_send_one_epoch_at_the_same_moment() -> None:
     play(Schedule(world, tuple(Event(at, kind, choice) for kind, at, choice in happened)))
 
 
+def test_a_driver_sleeps_in_recovery_until_its_successors_have_deleted_the_epoch() -> None:
+    """Found by seed 1001085: it said that rows may be missing, instead of that it is fenced."""
+    happened = (
+        ("input", 12, 39), ("input", 60, 29), ("crash", 66, 8), ("crash", 105, 37),
+        ("task", 165, 32), ("input", 209, 39), ("switch", 269, 6), ("crash", 311, 13),
+        ("switch", 362, 13), ("pause", 377, 23),
+    )  # fmt: skip
+    world = Surroundings(
+        forgetful=True, at_most_once=True, uneven=True, ways=("two-phase", "upsert", "two-phase")
+    )
+    events = tuple(Event(at, kind, choice) for kind, at, choice in happened)
+    play(Schedule(world, events, survivors=False))
+
+
 def test_a_failing_schedule_is_shrunk_to_what_matters() -> None:
     bug = BUGS["sweep the winners too after a retry"]
     with bug.planted():

@@ -137,6 +137,7 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     for epoch in range(settled + 1, latest + 1):
         winner = winner_of(records.epoch(epoch))
         if winner is None:
+            check_fence(records, generation)  # a newer driver may have deleted the epoch since
             raise CheckpointError(
                 f"epoch {epoch} is decided (commits/{epoch} exists) but no prepared record of it "
                 "is: its transactions are unknown, so its rows may be missing from the sinks. "
