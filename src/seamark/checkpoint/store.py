@@ -311,7 +311,11 @@ class CheckpointStore:
         return Seal(self._open("sealed", path)["seal"])
 
     def _is_own_decision(self, epoch: int, generation: int) -> bool:
-        """Return whether Spark's logs have what the attempt noted by `note_own`."""
+        """Return whether Spark's logs have what the attempt noted by `note_own`.
+
+        A missing entry of the commit log counts as its own: the caller has seen one. Spark deletes
+        it after decisions on later epochs, and makes those only after a decision of its own.
+        """
         try:
             own = self._own.pop((epoch, generation))
         except KeyError:
@@ -319,20 +323,18 @@ class CheckpointStore:
                 own = self._open("prepared", _prepared(epoch, generation))
             except FileNotFoundError:
                 return True
-        try:
-            return self._log_has(epoch, own)
-        except FileNotFoundError:
-            return False
+        if own.get("ends") is not None:
+            return self._spark_log(f"offsets/{epoch}")[1:] == own["ends"]
+        if (state := own.get("state")) is None:
+            return True
+        commit = self._spark_log(f"commits/{epoch}")
+        return not commit or state["id"] in unique_ids(commit, state["store"])
 
-    def _log_has(self, epoch: int, own: Mapping[str, Any]) -> bool:
-        def entry(path: str) -> list[Any]:
-            with self._blamed(self._of_spark(path), "read"):
-                return read_log(self.spark_files, path)
-
-        if (ends := own.get("ends")) is not None and entry(f"offsets/{epoch}")[1:] != ends:
-            return False
-        state = own.get("state")
-        return state is None or state["id"] in unique_ids(entry(f"commits/{epoch}"), state["store"])
+    def _spark_log(self, path: str) -> list[Any]:
+        """Return an entry of Spark's logs; [] if it is missing."""
+        with contextlib.suppress(FileNotFoundError), self._blamed(self._of_spark(path), "read"):
+            return read_log(self.spark_files, path)
+        return []
 
     def write_committed(self, epoch: int, generation: int) -> None:
         """Record that every sink has committed the epoch."""

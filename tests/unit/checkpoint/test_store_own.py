@@ -70,8 +70,8 @@ STATE = {"store": "0/1", "id": "b"}
 @pytest.mark.parametrize("again", [False, True], ids=["its driver", "a later driver"])
 @pytest.mark.parametrize(
     ("ids", "seal"),
-    [('[["a"],["b"]]', Seal.COMMIT), ('[["b"],["c"]]', Seal.ABORT), (None, Seal.ABORT)],
-    ids=["its own", "others", "no decision"],
+    [('[["a"],["b"]]', Seal.COMMIT), ('[["b"],["c"]]', Seal.ABORT), (None, Seal.COMMIT)],
+    ids=["its own", "another", "deleted since by Spark"],
 )
 def test_an_attempt_is_committed_with_its_own_state_alone(
     tmp_path: Path, ids: str | None, seal: Seal, again: bool
