@@ -324,7 +324,7 @@ class CheckpointStore:
             except FileNotFoundError:
                 return True
         if own.get("ends") is not None:
-            return self._spark_log(f"offsets/{epoch}")[1:] == own["ends"]
+            return bool(self._spark_log(f"offsets/{epoch}")[1:] == own["ends"])
         if (state := own.get("state")) is None:
             return True
         commit = self._spark_log(f"commits/{epoch}")
