@@ -1,11 +1,13 @@
 """A job with a slow keyed function, to be killed; its argument: `home`, `slow_s`, `config`, `job`
-(``numbering`` or ``sessions``), and `drain`: whether to drain it when it has given a row."""
+(``numbering`` or ``sessions``), `drain`: whether to drain it when it has given a row, and `gate`: a
+path to wait for when Spark is up."""
 
 from __future__ import annotations
 
 import json
 import sys
 import threading
+import time
 from pathlib import Path
 
 from tests.chaos.driver import wait_until
@@ -24,4 +26,6 @@ def drain() -> None:
 
 if asked.get("drain"):
     threading.Thread(target=drain, daemon=True).start()
+while not Path(asked.get("gate", home)).exists():
+    time.sleep(0.02)
 job.run(parallelism=2)
