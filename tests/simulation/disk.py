@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import io
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, BinaryIO
 
 from seamark.file_systems.directory import NewFile
@@ -55,7 +56,7 @@ class Disk:
         self._watch(path, None)
 
     def names(self, path: str) -> builtins.list[str]:
-        return list(self._children.get(path, ()))
+        return [*self._children.get(path, ())]
 
     def below(self, path: str) -> builtins.list[str]:
         """Every file below a directory, or the file itself."""
@@ -75,8 +76,9 @@ class SimulatedFiles:
         self.uri = f"file:///{root}"
 
     def _call(self, what: str, path: str, effect: Callable[[], Any], *, changes: bool) -> Any:
-        at = self._disk.machine
-        return at.call(f"{what} {path}", lambda: self._owned(effect), changes=changes)
+        return self._disk.machine.call(
+            f"{what} {path}", partial(self._owned, effect), changes=changes
+        )
 
     def create(self, path: str, data: bytes) -> None:
         full = f"{self._root}/{path}"

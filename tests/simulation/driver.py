@@ -135,7 +135,7 @@ class Run(QueryRun):
         self._driver = driver
         self._world = driver.world
         self._machine = driver.machine
-        job, self._logs = driver.job(lambda effect: self._world.owned(self.coordinator)(effect))
+        job, self._logs = driver.job(lambda effect: self._world.owned(self.coordinator, effect))
         self._job = job
         self.coordinator = Coordinator(job, self, commit_deadline_s=60.0)
         self.coordinator.identity = identity

@@ -65,14 +65,10 @@ class Reality(World):
             self.disk.make(f"{JOB}/spark/offsets/{epoch}", b"0")
             self.disk.make(f"{JOB}/spark/commits/{epoch}", b"")
 
-    def owned(self, driver: Any) -> Callable[[Callable[[], Any]], Any]:
-        """Return a wrapper of effects that names their driver."""
-
-        def run(effect: Callable[[], Any]) -> Any:
-            self.caller = driver
-            return self.judged(effect)
-
-        return run
+    def owned(self, driver: Any, effect: Callable[[], Any]) -> Any:
+        """Run an effect of this driver."""
+        self.caller = driver
+        return self.judged(effect)
 
     def judged(self, effect: Callable[[], Any]) -> Any:
         """Run an effect; keep a violation, as the coordinator's own code might swallow it."""

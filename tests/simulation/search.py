@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import time
@@ -82,6 +83,11 @@ def search(
     return tally
 
 
+def _begin() -> None:
+    gc.freeze()
+    gc.set_threshold(100_000)  # a run makes few cycles, and looking for them takes a tenth of it
+
+
 def _chunk(seeds: range) -> Tally:
     with simulating():
         return search(seeds)
@@ -91,7 +97,7 @@ def search_in_processes(seeds: range, jobs: int, within_s: float) -> Iterator[Ta
     """Yield the tally so far after each few seeds; the last one has failed, or has run all."""
     chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
     total, give_up = Tally(), time.monotonic() + within_s
-    with multiprocessing.Pool(jobs) as pool:
+    with multiprocessing.Pool(jobs, _begin) as pool:
         for tally in pool.imap_unordered(_chunk, chunks):
             total.add(tally)
             yield total

@@ -101,6 +101,17 @@ def test_a_driver_sleeps_in_recovery_until_its_successors_have_deleted_the_epoch
     play(Schedule(world, events, survivors=False))
 
 
+def test_a_driver_sleeps_in_its_commit_until_its_successors_have_deleted_the_epoch() -> None:
+    """Found by seed 1006596: it took transactions for lost that a successor had committed."""
+    happened = (
+        ("input", 33, 0), ("input", 47, 0), ("crash", 84, 0), ("pause at", 89, 30),
+        ("pause at", 174, 24), ("start", 183, 0), ("input", 212, 0), ("crash at", 314, 0),
+    )  # fmt: skip
+    world = Surroundings(uneven=True, spool=True, ways=("two-phase",))
+    events = tuple(Event(at, kind, choice) for kind, at, choice in happened)
+    play(Schedule(world, events, survivors=False))
+
+
 def test_a_failing_schedule_is_shrunk_to_what_matters() -> None:
     bug = BUGS["sweep the winners too after a retry"]
     with bug.planted():

@@ -24,13 +24,13 @@ from seamark.model import failpoints
 from .disk import SimulatedDirectory
 from .machine import Machine, Thread
 
-_running: Machine | None = None
+_running: Any = None
+"""The `Machine` of the run that is played."""
 _ids = itertools.count(1)
 
 
 def machine() -> Machine:
-    assert _running is not None
-    return _running
+    return _running  # type: ignore[no-any-return]
 
 
 class Lock:
@@ -41,10 +41,11 @@ class Lock:
         self._depth = 0
 
     def acquire(self) -> bool:
-        at = machine()
+        at = _running
         if self._owner is not at.current or self._owner is None:
             at.step("lock")
-            at.block(lambda: self._owner is None)
+            if self._owner is not None:
+                at.block(lambda: self._owner is None)
             self._owner = at.current
         self._depth += 1
         return True
@@ -65,7 +66,7 @@ class Lock:
 class Condition:
     def __init__(self, lock: Lock | None = None) -> None:
         self._lock = lock or Lock()
-        self._waiting: dict[int, list[bool]] = {}
+        self._waiting: dict[int, list[None]] = {}
 
     def __enter__(self) -> Condition:
         self._lock.acquire()
@@ -75,20 +76,20 @@ class Condition:
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
-        lock, at = self._lock, machine()
-        told = [False]
+        lock, at = self._lock, _running
+        told: list[None] = []  # while empty, nobody has told it
         self._waiting[id(told)] = told
         depth, lock._depth, lock._owner = lock._depth, 0, None
-        at.block(lambda: told[0], timeout)
+        at.block(told.__len__, timeout)
         self._waiting.pop(id(told), None)
         at.block(lambda: lock._owner is None)
         lock._owner, lock._depth = at.current, depth
-        return told[0]
+        return bool(told)
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        deadline = math.inf if timeout is None else machine().now + timeout
+        deadline = math.inf if timeout is None else _running.now + timeout
         while not (result := predicate()):
-            left = deadline - machine().now
+            left = deadline - _running.now
             if left <= 0:
                 break
             self.wait(None if left == math.inf else left)
@@ -96,7 +97,7 @@ class Condition:
 
     def notify_all(self) -> None:
         for told in self._waiting.values():
-            told[0] = True
+            told.append(None)
         self._waiting.clear()
 
 
@@ -111,7 +112,7 @@ class Event:
         self._set = True
 
     def wait(self, timeout: float | None = None) -> bool:
-        return machine().block(lambda: self._set, timeout)
+        return _running.block(lambda: self._set, timeout)
 
 
 class Barrier:
@@ -120,7 +121,7 @@ class Barrier:
 
     def wait(self) -> None:
         self._missing -= 1
-        machine().block(lambda: self._missing <= 0)
+        _running.block(lambda: self._missing <= 0)
 
 
 class SimulatedThread:
@@ -138,7 +139,7 @@ class SimulatedThread:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        at = machine()
+        at = _running
         assert at.current is not None
         self._thread = at.spawn(at.current.process, self._name, self._body)
         at.step(f"started {self._name}")
@@ -147,7 +148,7 @@ class SimulatedThread:
         return self._thread is not None and not self._thread.greenlet.dead
 
     def join(self, timeout: float | None = None) -> None:
-        machine().block(lambda: not self.is_alive(), timeout)
+        _running.block(lambda: not self.is_alive(), timeout)
 
 
 class SimpleQueue:
@@ -158,34 +159,32 @@ class SimpleQueue:
         self._items.append(item)
 
     def get(self) -> Any:
-        machine().block(lambda: bool(self._items))
+        _running.block(self._items.__len__)
         return self._items.popleft()
 
 
 class Future:
     def __init__(self) -> None:
-        self._answer: tuple[Any, BaseException | None] | None = None
+        self._answer: list[tuple[Any, BaseException | None]] = []
 
     def __class_getitem__(cls, item: object) -> type[Future]:
         return cls
 
     def set_result(self, result: Any) -> None:
-        self._answer = (result, None)
+        self._answer.append((result, None))
 
     def set_exception(self, error: BaseException) -> None:
-        self._answer = (None, error)
+        self._answer.append((None, error))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        if not machine().block(lambda: self._answer is not None, timeout):
+        if not _running.block(self._answer.__len__, timeout):
             raise TimeoutError
-        assert self._answer is not None
-        return self._answer[1]
+        return self._answer[0][1]
 
     def result(self) -> Any:
         if (error := self.exception()) is not None:
             raise error
-        assert self._answer is not None
-        return self._answer[0]
+        return self._answer[0][0]
 
 
 class _Idle:
@@ -198,7 +197,7 @@ class _Idle:
         self._of_process().append(thread)
 
     def _of_process(self) -> list[Any]:
-        current = machine().current
+        current = _running.current
         assert current is not None
         return current.process.idle_calls
 
@@ -221,17 +220,17 @@ THREADING = _module(
 )  # fmt: skip
 TIME = _module(
     real_time,
-    monotonic=lambda: machine().now,
-    perf_counter=lambda: machine().now,
-    time=lambda: 1.7e9 + machine().now,
-    sleep=lambda seconds: machine().sleep(seconds),
+    monotonic=lambda: _running.now,
+    perf_counter=lambda: _running.now,
+    time=lambda: 1.7e9 + _running.now,
+    sleep=lambda seconds: _running.sleep(seconds),
 )
 UUID = _module(real_uuid, uuid4=lambda: real_uuid.UUID(int=next(_ids)))
 
 
 def open_directory(uri: str, settings: object = None) -> SimulatedDirectory:
     """`file_systems.open_directory`, on the machine's disk."""
-    return SimulatedDirectory(machine().disk, decoded(uri).removeprefix("file:").lstrip("/"))
+    return SimulatedDirectory(_running.disk, decoded(uri).removeprefix("file:").lstrip("/"))
 
 
 STANDS = {
@@ -280,7 +279,7 @@ def installed() -> contextlib.AbstractContextManager[None]:
         for module, stands in STANDS.items()
         for name, stand in stands.items()
     }
-    names[failpoints, "reached"] = lambda name: machine().reached(name)
+    names[failpoints, "reached"] = lambda name: _running.reached(name)
     return patched(names)
 
 

@@ -15,6 +15,7 @@ from seamark.model.errors import CorruptRecordError
 
 VERSION = 1
 T = TypeVar("T")
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def seal_envelope(kind: str, body: dict[str, Any]) -> bytes:
@@ -72,7 +73,7 @@ def load_record(
 
 def canonical(value: dict[str, Any]) -> bytes:
     """Return the canonical form of a JSON object: stored, summed and signed in this form alone."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return _encoder.encode(value).encode()
 
 
 def _digest(content: dict[str, Any]) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import binascii
 import dataclasses
+import functools
 import json
+from collections.abc import Callable
 from typing import Any, TypeVar, get_type_hints
 
 from seamark.model.errors import CorruptRecordError
 
 T = TypeVar("T")
+_types: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
 
 
 def dump_committable(committable: Any, version: int = 1) -> bytes:
@@ -43,7 +46,7 @@ def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
             f"{kind.__name__}: checksum {checksum[:20]!r} does not match its {len(body)} bytes; "
             "the record is damaged"
         )
-    fields, wanted = json.loads(body), get_type_hints(kind)
+    fields, wanted = json.loads(body), _types(kind)
     values = {n: _value(v) for n, v in fields.items()} if isinstance(fields, dict) else {}
     if values.keys() != wanted.keys() or not all(_fits(values[n], wanted[n]) for n in wanted):
         raise CorruptRecordError(f"{kind.__name__}: unexpected fields {fields!r}")

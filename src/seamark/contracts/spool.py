@@ -9,6 +9,7 @@ durable, so a torn file is never read.
 
 from __future__ import annotations
 
+import functools
 import socket
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,6 +69,7 @@ class SpooledSink(Protocol):
         """
 
 
+@functools.cache
 def spool_directory(sink_uid: str) -> str:
     """Return one sink's spool, as a path below the job's checkpoint directory."""
     name = quote(sink_uid, safe="")

@@ -9,7 +9,7 @@ Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -178,10 +178,11 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
 
     def to_record(self) -> dict[str, Any]:
         """Return the stored record: every field by its name here."""
-        record = asdict(self)
-        for part in (record, *record["tasks"]):
-            part["status"] = part["status"].value
-        return record
+        tasks = [
+            vars(task) | {"status": task.status.value, "subtasks": [*map(vars, task.subtasks)]}
+            for task in self.tasks
+        ]
+        return vars(self) | {"status": self.status.value, "tasks": tasks}
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> CheckpointStatistics:

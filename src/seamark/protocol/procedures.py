@@ -110,9 +110,10 @@ def is_confirmed(epoch: int, records: Records) -> bool:
     """Return whether another driver has completed this very commit.
 
     A sink cannot prove the outcome of a transaction whose id is in use again. But ids are used
-    again only after the committed record exists.
+    again only after the committed record exists. That record may be deleted since, so a later
+    epoch's counts too.
     """
-    return records.epoch(epoch).committed is not None
+    return epoch <= unsettled(records.latest_decision(), records)[0]
 
 
 def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point, None, int]:
