@@ -1,6 +1,6 @@
 """A user's job, as `seamark verify --app` wants it, on a Seamark with one fault: rows to Kafka and
 PostgreSQL by a protocol with the part named by the argument replaced. The wrong parts are those of
-`tests/model/planted_bugs.py`; with ``sound`` none is.
+`tests/model/planted_bugs.py`, and one more; with ``sound`` none is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.store import CheckpointStore
 from seamark.protocol import procedures
+from seamark.protocol.points import Point
 from tests.model import planted_bugs as model
 from tests.simulation import planted_bugs as simulation
 
@@ -25,6 +26,7 @@ RECORDS = Path.cwd() / "storage" / "planted" / "epochs"
 TRUST = "trust a batch id as a token after restart"
 
 _is_decided, _commit = CheckpointStore.is_decided, SinkCommits.commit
+_seal, _commit_attempt = CheckpointStore.seal, procedures.commit_attempt
 
 
 def _is_stored(self: CheckpointStore, epoch: int) -> bool:
@@ -40,6 +42,32 @@ def _commit_lingering(
 ) -> None:
     found = [each for each in self.list_lingering(uid) if each.generation < below_generation]
     self._commit(self._attached[uid], [each.committable for each in found], -1)
+
+
+def _seal_over(self: CheckpointStore, epoch: int, generation: int, seal: Any) -> Any:
+    """The last seal counts. Without any, a start finds its checkpoint damaged."""
+    self._delete(f"epochs/{epoch}/sealed.{generation}.json")
+    _seal(self, epoch, generation, seal)
+    return seal
+
+
+_unstored: dict[int, Any] = {}
+
+
+def _store_nothing_yet(epoch: int, generation: int, parts: Any, records: Any) -> Any:
+    yield Point.PRE_COMMITTED
+    procedures.check_fence(records, generation)
+    yield Point.FENCE_CHECKED
+    _unstored[epoch] = parts
+    yield Point.PREPARED
+
+
+def _store_and_commit(epoch: int, generation: int, records: Any, sinks: Any) -> Any:
+    steps = _commit_attempt(epoch, generation, records, sinks)
+    yield next(steps)
+    if epoch in _unstored:
+        records.write_prepared(epoch, generation, _unstored.pop(epoch))
+    yield from steps
 
 
 def _settle(settle: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,13 +89,17 @@ _IN_PROCEDURES: dict[str, tuple[str, Callable[..., Any]]] = {
 PLANTED: dict[str, Names] = {
     "sound": {},
     **{name: {(procedures, on): wrong} for name, (on, wrong) in _IN_PROCEDURES.items()},
+    "store after the decision": {
+        (procedures, "store_attempt"): _store_nothing_yet,
+        (procedures, "commit_attempt"): _store_and_commit,
+    },
     "commit before the decision": {(CheckpointStore, "is_decided"): _is_stored},
     TRUST: {},  # `TrustingWriter`
     "reuse an id while its outcome is open": {
         (Coordinator, "begin_epoch"): simulation._settled_is_stored
     },
     "commit another generation's transactions": {(SinkCommits, "commit"): _commit_oldest_attempt},
-    "no seal": {(CheckpointStore, "seal"): lambda self, epoch, generation, seal: seal},
+    "no seal": {(CheckpointStore, "seal"): _seal_over},
     "commit lingering transactions": {(SinkCommits, "abort_lingering"): _commit_lingering},
     "keep the plans beyond a void decision": {(CheckpointStore, "latest_planned"): lambda self: -1},
     **simulation.AROUND,

@@ -32,7 +32,7 @@ EXECUTORS = {
 """Environment of a driver whose tasks run in two executors of their own."""
 
 
-FATAL = ("LostTransactionError", "DecisionMissingError", "CorruptRecordError")
+FATAL = ("LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError")
 """Forbidden to a job here: nobody has deleted a file or stayed away for long."""
 
 

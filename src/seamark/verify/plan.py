@@ -16,13 +16,26 @@ FAULTS = {
     "broker": "kill -9 of the Kafka broker, and its restart",
     "database": "kill -9 of PostgreSQL, and its restart",
     "connection": "a proxy cuts lines, cuts before a request or a reply, delays or drops replies",
-    "pause": "SIGSTOP of all processes of the driver, alone or with a second driver",
+    "pause": "SIGSTOP of all processes of the driver, alone or with a second driver, at random or "
+    "at a failpoint",
     "disk-full": "the checkpoint storage is full for a while",
 }
 SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
 SECOND = "with a second driver"
 """A pause's `how`: another driver starts meanwhile."""
+_HELD = {
+    Point.PRE_COMMITTED: 1, Point.FENCE_CHECKED: 1, Point.PREPARED: 3, Point.DECIDED: 1,
+    Point.SEALED: 2, Point.SINK_COMMITTED: 1,
+}  # fmt: skip
+"""Where a driver stops, to wake up beside its successor; and how often."""
+_SUCCESSOR_HELD = {
+    "": 6, Point.GENERATION_CLAIMED.value: 1, Point.PREDECESSOR_SEALED.value: 1,
+    Point.PREDECESSORS_FENCED.value: 2, Point.SINK_ABORTED.value: 2, Point.RECOVERED.value: 2,
+    Point.EPOCH_STARTED.value: 1, Point.PREPARED.value: 1,
+}  # fmt: skip
+"""Where the successor stops, while the other one wakes up; after it has fenced the other one, a
+decision of that one is void."""
 _OFTEN = ("driver", "connection")
 """Twice in each round."""
 _ONCE = {
@@ -90,8 +103,12 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
             elif fault == "connection":
                 how = chance.choice(_HOW)
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
-            elif fault == "pause" and chance.random() < 0.5:
+            elif fault == "pause" and chance.random() < 0.75:
                 how = SECOND
+                if chance.random() < 0.8:
+                    (held,) = chance.choices([*_HELD], [*_HELD.values()])
+                    at = f"{held.value}:{chance.choice([1, 1, 2, 3])}"
+                    (then,) = chance.choices([*_SUCCESSOR_HELD], [*_SUCCESSOR_HELD.values()])
             yield Step(
                 number, fault, chance.uniform(0, 3), chance.uniform(0, 0.35),
                 chance.uniform(0.5, 6), how, amount, chance.random(), at, then,

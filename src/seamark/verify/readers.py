@@ -44,6 +44,7 @@ def log_consumer(servers: str, topic: str) -> Any:
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
+            "queued.max.messages.kbytes": 4096,  # else a long topic is read ahead as a whole
             "log_level": 0,
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 
 import pytest
@@ -30,6 +31,14 @@ def test_each_round_has_each_fault() -> None:
 def test_a_driver_dies_at_random_or_at_a_failpoint() -> None:
     variants = {step.how.partition(":")[0] for step in plan(1, ["driver"])}
     assert variants == {"", "SIGTERM", *POINTS}
+
+
+def test_a_driver_stops_at_a_point_and_wakes_up_beside_its_successor() -> None:
+    held = [step for step in plan(1, ["pause"], 80) if step.at]
+    assert {step.at.partition(":")[0] for step in held} >= {"prepared", "decided", "sealed"}
+    assert {step.then for step in held} >= {"", "recovered", "predecessors-fenced"}
+    told = next(str(step) for step in held if step.then == "recovered")
+    assert re.fullmatch(r"pause at \S+, with a second driver stopped at recovered", told)
 
 
 def test_a_recovery_reaches_its_failpoints_once() -> None:
