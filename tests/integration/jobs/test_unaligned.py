@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import wait_until
@@ -31,11 +30,10 @@ POINTS = [
 WORKER_POINTS = ["channel-state-written:2", "channel-state-read:2"]
 
 
-def slow(directory: Path, kafka: LocalKafka, **options: Any) -> PassthroughScenario:
+def slow(directory: Path, kafka: LocalKafka) -> PassthroughScenario:
     """Return a job whose sink takes 4 ms for a row, and whose epochs take 300 ms: rows come faster
     than they are written, until the input ends."""
-    servers = kafka.bootstrap_servers
-    return PassthroughScenario(directory, servers, rate=500.0, **UNALIGNED, **options)
+    return PassthroughScenario(directory, kafka.bootstrap_servers, rate=500.0, **UNALIGNED)
 
 
 def rows_in_flight(scenario: Scenario) -> dict[int, int]:
@@ -54,23 +52,18 @@ def dead_worker(log: str) -> bool:
 
 
 def test_killed_while_rows_are_in_flight(kafka: LocalKafka, tmp_path: Path) -> None:
-    # No epoch reads far more than it writes: rows that wait for long would keep new ones away, and
-    # with them new channel state.
-    few = {"maxOffsetsPerTrigger": 400}
-    with slow(tmp_path, kafka, source_options=few) as scenario:
+    with slow(tmp_path, kafka) as scenario:
         driver = scenario.die_at_each(POINTS, then=WORKER_POINTS[0])
         killed = rows_in_flight(scenario)
         assert sum(rows > 0 for rows in killed.values()) > len(killed) / 2, killed
         for following in [*WORKER_POINTS[1:], None]:
-            # The last driver is quick: a backlog of minutes waits for it.
-            quick = {} if following else {"slow_sink": False, "source_options": {}}
-            coming, gate = scenario.held(following, **quick)
+            # Sources rest while a whole epoch's rows wait, and none are added to them.
             wait_until("a dead worker", lambda: dead_worker(driver.text()), 120)  # noqa: B023
             before = len(driver.epochs())
             wait_until("epochs after it", lambda: len(driver.epochs()) > before + 2, 120)  # noqa: B023
             driver.kill_tree()
-            gate.touch()
-            driver = coming
+            # The last driver's sink is quick: a backlog of minutes waits for it.
+            driver = scenario.start(following, slow_sink=following is not None)
         scenario.finish(driver)
         assert scenario.open_transactions() == []
 
