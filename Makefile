@@ -50,8 +50,8 @@ format: setup
 $(CLASSES): $(READY) tests/class_archive.py
 	$(BIN)/python -m tests.class_archive
 
-# Tests mostly wait for a JVM or a broker, so two workers take half the time on two cores as well.
-WORKERS ?= $(shell [ "$$(nproc 2>/dev/null || echo 2)" -ge 4 ] && echo 3 || echo 2)
+# Tests mostly wait for a JVM or a broker: three workers are busy on two cores.
+WORKERS ?= 3
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 

@@ -20,6 +20,7 @@ import pytest
 from tests import core
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
+from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
 from tests.storage_servers import TWO_CORES, serving
@@ -142,3 +143,9 @@ def hdfs() -> Iterator[LocalHdfs]:
 def s3() -> Iterator[LocalS3]:
     """An S3 server; a test may kill it, and brings it back."""
     yield from serving(LocalS3)
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[GcsServer]:
+    """A server with Google's storage interface."""
+    yield from serving(GcsServer)

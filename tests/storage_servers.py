@@ -1,4 +1,5 @@
-"""Real HDFS and S3 servers as fixtures (`tests/conftest.py` has them), started when first used."""
+"""Servers with the interfaces of HDFS, S3 and Google's store, as fixtures (`tests/conftest.py` has
+them), started when first used."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
+from tests.servers.gcs import GcsServer
 from tests.servers.needed import needed
 from tests.servers.s3 import LocalS3
 
@@ -25,10 +27,13 @@ def serving(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
         yield server
 
 
-def spark_configuration(directory: Path, s3: LocalS3) -> dict[str, str]:
-    """Return the environment for a program's Spark session to reach `s3`."""
+def spark_configuration(directory: Path, server: LocalS3 | GcsServer) -> dict[str, str]:
+    """Return the environment for a program's Spark session to reach the server."""
     directory.mkdir(parents=True, exist_ok=True)
-    lines = [f"{key} {value}\n" for key, value in s3.spark_settings().items()]
+    given = server.spark_settings()
+    if isinstance(server, GcsServer):
+        given["spark.jars"] = str(server.connector)
+    lines = [f"{key} {value}\n" for key, value in given.items()]
     settings = directory / "spark-defaults.conf"
     settings.write_text("".join(lines))
     # SPARK_CONF_DIR would change the JVM's class path: `class_archive` needs it unchanged.

@@ -1,4 +1,5 @@
-"""``make chaos``: jobs with checkpoints on HDFS and on S3, killed as in `test_matrix.py`.
+"""``make chaos``: jobs with checkpoints on HDFS, on S3 and on a server with Google's interface,
+killed as in `test_matrix.py`.
 
 One at every failpoint of the driver's, with files as input and SQLite and Parquet as sinks. A job
 with rows in the checkpoint, at the points of its sinks: a write-ahead sink, and PostgreSQL with a
@@ -18,6 +19,7 @@ from tests.chaos.matrix import PROTOCOL_POINTS, RATE
 from tests.chaos.outputs import PostgresOutput, SentOutput
 from tests.chaos.scenario import EmbeddedScenario, Scenario, SinksScenario
 from tests.chaos.test_matrix import kill_at_each
+from tests.servers.gcs import GcsServer
 from tests.servers.postgres import PostgresServer
 from tests.storage_servers import spark_configuration
 
@@ -30,12 +32,13 @@ KEEPING_WRITER_POINTS = ["write-ahead-written", "spool-written", "transaction-pr
 
 def below(server: Any, name: str) -> str:
     """Return the URI of a directory on HDFS, or in the bucket."""
-    base = f"s3a://{server.bucket}" if hasattr(server, "bucket") else server.uri
-    return f"{base}/{name}"
+    if not hasattr(server, "bucket"):
+        return f"{server.uri}/{name}"
+    return f"{'gs' if isinstance(server, GcsServer) else 's3a'}://{server.bucket}/{name}"
 
 
 def let_reach(scenario: Scenario, server: Any) -> None:
-    """Let the scenario's drivers find the S3 server."""
+    """Let the scenario's drivers find the server of the bucket."""
     if hasattr(server, "bucket"):
         scenario.environment = spark_configuration(scenario.directory / "conf", server)
 
@@ -51,7 +54,7 @@ def finish(scenario: Scenario) -> None:
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("nth", [1, 2])
-@pytest.mark.parametrize("store", ["hdfs", "s3"])
+@pytest.mark.parametrize("store", ["hdfs", "s3", "gcs"])
 def test_every_failpoint(
     store: str, nth: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

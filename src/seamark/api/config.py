@@ -17,6 +17,7 @@ from seamark.api.restart_strategy import RestartStrategy
 from seamark.file_systems.location import Location
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding, FindingCode
 
 
 class CheckpointMode(Enum):
@@ -49,9 +50,9 @@ class CheckpointConfig(Given):
     each is also available in seconds, as ``<setting>_s``.
 
     storage: the place of checkpoints: any URI for Spark's checkpoint location (``file:``,
-        ``hdfs:``, ``s3a:``), a local path, or `EphemeralStorage` for tests. Each job has the
-        directory ``<storage>/<job name>``. May be left out here if `seamark.toml` or the command
-        line gives it.
+        ``hdfs:``, ``s3a:``, ``gs:``), a local path, or `EphemeralStorage` for tests. Each job has
+        the directory ``<storage>/<job name>``. May be left out here if `seamark.toml` or the
+        command line gives it.
     savepoint_dir: the place of savepoints requested without a directory; a URI as above.
     interval: time between the starts of two epochs; 0 starts each epoch as soon as the last one
         ends. A bounded job does not wait for it.
@@ -201,5 +202,15 @@ def storage_uri(value: object, setting: str) -> str:
             f"{setting} has the scheme {location.scheme!r}, where no checkpoint can be kept: no "
             "file can be made there that another driver has not made; give a local path, or a URI "
             "with 'hdfs:', 's3a:' or another file system of Hadoop's"
+        )
+    if location.scheme in ("wasb", "wasbs"):
+        raise ConfigurationError(
+            Finding(
+                FindingCode.CP003,
+                setting,
+                f"{location.uri}: Hadoop's client for {location.scheme}: does not create files "
+                "exclusively; of 40 creators of five files at once, 39 succeeded",
+                "give hdfs:, s3a: or gs:, or abfss: for the same Azure account",
+            )
         )
     return location.uri

@@ -64,6 +64,19 @@ class CheckpointedJob:
 
     # --- rows kept by sinks in the checkpoint
 
+    def require_client_for_rows(self) -> None:
+        """Raise ConfigurationError if rows are to be kept in the checkpoint, and workers have no
+        client for its storage."""
+        places = [
+            self.store.spool_uri(uid)
+            for uid, sink in self.sinks.items()
+            if isinstance(sink, SpooledSink) or sink.spool
+        ]
+        if self.checkpoint.unaligned:
+            places.append(self.store.channel_state_uri)
+        for place in places:
+            open_directory(place, self.hadoop)
+
     def find_damaged_rows(self, epoch: int, generation: int) -> list[str]:
         """Return a line for each damaged or missing file among the rows kept by sinks for a stored
         attempt. Called by `require_sound`, before the job starts."""
@@ -85,8 +98,10 @@ class CheckpointedJob:
         """Return a line for each damaged or missing file of a channel state, before the start."""
 
         def look() -> list[str]:
-            directory = open_directory(self.store.channel_state_uri, self.hadoop)
             files = {segment.file.path: segment.file for segment in state.segments()}
+            if not files:
+                return []
+            directory = open_directory(self.store.channel_state_uri, self.hadoop)
             found = ((path, problem(directory, file)) for path, file in files.items())
             return [f"{CHANNEL_STATE}/{path}: {fault}" for path, fault in found if fault]
 

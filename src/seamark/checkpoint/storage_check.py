@@ -112,7 +112,7 @@ def _unfit(files: CheckpointFiles, found: str) -> SeamarkError:
             f"checkpoint storage {files.uri}",
             f"it is not fit for checkpoints: {found}. Two drivers of a job could both believe that "
             "they hold it",
-            "choose another storage: a local disk, HDFS, or an S3 server with conditional writes "
-            "(If-None-Match); docs/operations/storage.md",
+            "choose another storage: a local disk, HDFS, Google's store, or an S3 server with "
+            "conditional writes (If-None-Match); docs/operations/storage.md",
         )
     )

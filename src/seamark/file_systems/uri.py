@@ -43,8 +43,8 @@ def open_directory(uri: str, settings: HadoopSettings | None = None) -> Director
     """Return the files below `uri`, a result of `shared_uri` or `encoded`.
 
     Touches nothing yet. Raises MissingDependencyError when the store's client is not installed, and
-    ConfigurationError for a setting unknown to the client. Clients are kept for the process, one
-    for each store and settings.
+    ConfigurationError for a setting unknown to the client, and for a store without one: checkpoints
+    may lie there, but no rows. Clients are kept for the process, one for each store and settings.
     """
     settings = settings or HadoopSettings()
     if uri.startswith("hdfs:"):
@@ -55,4 +55,12 @@ def open_directory(uri: str, settings: HadoopSettings | None = None) -> Director
         from seamark.file_systems.s3 import S3Directory
 
         return S3Directory(uri, settings)
-    return LocalDirectory(local_of(decoded(uri)) or uri)
+    path = local_of(decoded(uri)) or uri
+    if not path.startswith("/"):
+        raise ConfigurationError(
+            f"{uri}: rows cannot be kept here, because Seamark's Python workers have no client for "
+            f"{uri.partition(':')[0]}:. Spools, write-ahead sinks and unaligned checkpoints keep "
+            "rows beside the checkpoint; put it on a shared local path, hdfs: or s3a:, or do "
+            "without them"
+        )
+    return LocalDirectory(path)

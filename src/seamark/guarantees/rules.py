@@ -106,7 +106,7 @@ def checkpoints_ephemeral(job: JobFacts) -> Iterator[Finding]:
             f"{reason}: after a crash the job may have to begin anew, with rows missing or written "
             "again",
             "give CheckpointConfig a storage that outlives program and machine, e.g. a directory "
-            "on a disk, hdfs: or s3a:",
+            "on a disk, hdfs:, s3a: or gs:",
         )
 
 
@@ -118,7 +118,21 @@ def checkpoints_on_one_machine(job: JobFacts) -> Iterator[Finding]:
             "checkpoint storage",
             f"{job.storage} is a local path, and executors run on other machines: each would keep "
             "its part of the state on its own disk",
-            "give hdfs: or s3a:, or mount one shared file system there on every machine",
+            "give hdfs:, s3a: or gs:, or mount one shared file system there on every machine",
+        )
+
+
+def storage_not_tested(job: JobFacts) -> Iterator[Finding]:
+    """Only the check at each start has looked at this kind of store."""
+    scheme = job.storage.partition(":")[0]
+    if job.durable and scheme not in ("", "file", "hdfs", "s3a", "gs"):
+        yield Finding(
+            FindingCode.CP006,
+            "checkpoint storage",
+            f"{job.storage}: no test of Seamark's has run on {scheme}:. Each start tries whether "
+            "one of eight creators of a file wins, and that is no proof",
+            "give hdfs:, s3a: or gs:, or see that this store renames in one step and never over "
+            "a file",
         )
 
 
@@ -281,6 +295,7 @@ RULES: tuple[Callable[[JobFacts], Iterator[Finding]], ...] = (
     python_function_unproved,
     checkpoints_ephemeral,
     checkpoints_on_one_machine,
+    storage_not_tested,
     too_few_retained,
     mode_below_sinks,
     sink_repeats_rows,

@@ -39,6 +39,7 @@ class FindingCode(Enum):
     CP003 = "storage-not-atomic", Severity.ERROR
     CP004 = "too-few-retained", Severity.WARNING
     CP005 = "mode-below-sinks", Severity.WARNING
+    CP006 = "storage-not-tested", Severity.WARNING
     SK001 = "sink-repeats-rows", Severity.WARNING
     SK002 = "target-shared", Severity.WARNING
     SK003 = "target-read-uncommitted", Severity.WARNING

@@ -75,8 +75,11 @@ log = logging.getLogger(__name__)
 
 FIRST_ROWS = 10_000
 """The rows that each source gives to a job's first epoch: nothing is known of its sinks' pace."""
-AHEAD = 1.25
-"""The rows of an epoch with the rows left to it, as a multiple of those that it can write."""
+FILL = 0.95
+"""The rows that an epoch gets, with the rows left to it, as a part of those that it can write. Rows
+that wait cost the next epoch a Spark job before its own; a sink that slows down leaves some."""
+GROWTH = 1.25
+"""What an epoch can write, as a multiple of the rows that it has all written after its deadline."""
 _NO_LIMIT = -1
 
 
@@ -95,7 +98,7 @@ class EpochWork:
         self._timeout_s = checkpoint.aligned_timeout_s
         self._most_bytes = int(checkpoint.max_in_flight_bytes)
         self._slice_rows = FIRST_SLICE_ROWS
-        self._capacity = FIRST_ROWS / AHEAD
+        self._capacity = FIRST_ROWS / FILL
         self._aligning = 0
         self._lock = threading.Lock()
         self._keyed = keyed
@@ -186,14 +189,15 @@ class EpochWork:
         if left.stages:
             self._capacity = done
         else:
-            self._capacity = max(self._capacity, 2 * done, done * self._timeout_s / took_s)
+            share = self._timeout_s / took_s
+            self._capacity = max(self._capacity, done * (share if share > 1 else GROWTH))
 
     def limit_intake(self, left: ChannelState) -> None:
         """Set what the sources give to the next epoch, which begins with the rows left, those of
         keyed operators too. Called when the epoch's tasks have ended."""
         if self._intake is None:
             return
-        rows = max(round(AHEAD * self._capacity) - left.rows, 0) if self._unaligned else _NO_LIMIT
+        rows = max(round(FILL * self._capacity) - left.rows, 0) if self._unaligned else _NO_LIMIT
         full = self._unaligned and left.rows >= self._capacity
         paused = full or left.size_bytes + self._keyed.waiting_bytes > self._most_bytes
         self._intake.set(bool(left.stages) or self._keyed.waiting, paused, rows)

@@ -1,8 +1,8 @@
 """`CheckpointFiles` on every Hadoop file system but the local (`checkpoint/local_files.py`).
 
-Exclusive create is a conditional write on ``s3a:``. Elsewhere it is a rename without overwriting;
-on HDFS the NameNode does this rename in one step. docs/operations/storage.md has the table, and
-`checkpoint/storage_check.py` tries it out at each start.
+Exclusive create is a conditional write on ``s3a:`` and ``gs:``. Elsewhere it is a rename without
+overwriting; on HDFS the NameNode does this rename in one step. docs/operations/storage.md has the
+table, and `checkpoint/storage_check.py` tries it out at each start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from seamark.file_systems.location import local_of
 from seamark.model.errors import CorruptRecordError, PreflightError
 from seamark.runtime.session import require_storage
 
-_DEADLINES = {
+_CLIENT_SETTINGS = {
+    # One request has the object and its condition, instead of two.
+    "fs.gs.outputstream.direct.upload.enable": "true",
     # Hadoop's own values let one call try for minutes.
     "fs.s3a.attempts.maximum": "2",
     "fs.s3a.retry.limit": "3",
@@ -101,7 +103,7 @@ class HadoopFiles:
         self.uri = uri.rstrip("/")
         self._jvm: Any = spark._jvm
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
-        for key, value in _DEADLINES.items():
+        for key, value in _CLIENT_SETTINGS.items():
             if list(configuration.getPropertySources(key) or ()) in ([], ["core-default.xml"]):
                 configuration.set(key, value)
         try:
@@ -115,14 +117,16 @@ class HadoopFiles:
                 f"checkpoint storage {uri}: {_said(error)}; check the address and that the jars of "
                 "this file system are on Spark's class path"
             ) from error
-        self._conditional = self._files.getScheme() == "s3a"
+        self._scheme = str(self._files.getScheme())
         weakref.finalize(self, _unused().put, self._files).atexit = False
 
     def create(self, path: str, data: bytes) -> None:
         """Create the file atomically; raise FileExistsError if it exists."""
         with _os_errors(f"{self.uri}/{path}"):
-            if self._conditional:
+            if self._scheme == "s3a":
                 self._create_by_condition(path, data)
+            elif self._scheme == "gs":
+                self._create_by_generation(path, data)
             else:
                 self._create_by_rename(path, data)
 
@@ -214,7 +218,8 @@ class HadoopFiles:
             try:
                 self._files.delete(directory, False)
             except Py4JJavaError as error:
-                if "PathIsNotEmptyDirectory" not in str(error.java_exception):
+                name = error.java_exception.getClass().getSimpleName()
+                if "NotEmpty" not in name:  # Google's connector has an exception of its own
                     raise
 
     def _top(self) -> str:
@@ -269,6 +274,19 @@ class HadoopFiles:
                 if self._is_ours(target, token):
                     return
                 raise FileExistsError(f"{self.uri}/{path}") from None
+
+    def _create_by_generation(self, path: str, data: bytes) -> None:
+        """Write an object on condition that it has no generation yet. A repetition after a lost
+        answer may find its own object: to the callers it is somebody else's."""
+        try:
+            stream = self._files.create(self._path(path), False)
+            stream.write(bytearray(data))
+            stream.close()
+        except Py4JJavaError as error:
+            found = str(error)
+            if "FileAlreadyExists" not in found and "412 Precondition Failed" not in found:
+                raise
+            raise FileExistsError(f"{self.uri}/{path}") from None
 
     def _is_ours(self, target: Any, token: str) -> bool:
         try:

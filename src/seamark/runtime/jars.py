@@ -53,8 +53,9 @@ _log = logging.getLogger(__name__)
 class Request:
     """A request to Maven.
 
-    `artifacts` are `group:artifact:version`. `transitive` adds their run-time dependencies, but for
-    `excludes` (`group:artifact`, or `group:*`). `remark` explains an unusual choice in the log.
+    `artifacts` are `group:artifact:version[:classifier]`. `transitive` adds their run-time
+    dependencies, but for `excludes` (`group:artifact`, or `group:*`). `remark` explains an unusual
+    choice in the log.
     """
 
     artifacts: tuple[str, ...]
@@ -264,10 +265,15 @@ def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
     """Fetch `request` into `directory`; return "", or the reason of the failure in one line."""
     dependencies = ""
     for artifact in request.artifacts:
-        group, module, version = artifact.split(":")
+        group, module, version, *classified = artifact.split(":")
+        chosen = "".join(
+            f'<artifact name={quoteattr(module)} type="jar" m:classifier={quoteattr(classifier)}/>'
+            for classifier in classified
+        )
         dependencies += (
             f"<dependency org={quoteattr(group)} name={quoteattr(module)} rev={quoteattr(version)}"
-            f' conf="default->{"default" if request.transitive else "master"}"/>'
+            f' conf="default->{"default" if request.transitive else "master"}">'
+            f"{chosen}</dependency>"
         )
     for exclude in request.excludes:
         group, module = exclude.split(":")
@@ -275,7 +281,8 @@ def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
     scratch = directory / "ivy"  # Ivy's own cache is not safe between processes
     scratch.mkdir()
     (scratch / "ivy.xml").write_text(
-        '<ivy-module version="2.0"><info organisation="seamark" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="seamark" module="jars"/>'
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
     settings = os.environ.get("SEAMARK_IVY_SETTINGS")

@@ -190,8 +190,10 @@ def file_manager_settings(spark: SparkSession, uri: str, *, stateful: bool) -> d
     disks and HDFS. With state the query keeps Spark's own file manager: the renaming one leaves an
     existing file as it is, so an epoch that runs again would go on from the state of its dead
     attempt. The setting stays as it is on object stores, where a rename is a copy, and if the user
-    has set it. Logs a warning if the user chose an unsafe file manager.
+    has set it. Logs a warning if the user chose an unsafe file manager. Raises PreflightError if
+    Spark would take the renaming one for a query with state, for want of a setting.
     """
+    scheme = uri.split(":", 1)[0]
     chosen = spark.conf.get(_FILE_MANAGER, None)
     renaming = named_here(spark._jvm, _RENAMING_FILE_MANAGER)
     if (chosen or "").endswith(_SILENT_FILE_MANAGER):
@@ -207,7 +209,15 @@ def file_manager_settings(spark: SparkSession, uri: str, *, stateful: bool) -> d
             "second run computes other values, state and sinks differ; leave the setting out",
             _FILE_MANAGER, chosen,
         )  # fmt: skip
-    if chosen is None and not stateful and uri.split(":", 1)[0] in ("file", "hdfs"):
+    if stateful and chosen is None and scheme not in ("file", "hdfs", "s3a"):
+        needed = f"fs.AbstractFileSystem.{scheme}.impl"
+        if not spark._jsparkSession.sessionState().newHadoopConf().get(needed):
+            raise PreflightError(
+                f"Spark checkpoint location {uri}: {needed} is not set, so Spark would write state "
+                "by a rename that keeps the state of a dead attempt when its epoch runs again; "
+                f"set spark.hadoop.{needed} to the connector's class (docs/operations/storage.md)"
+            )
+    if chosen is None and not stateful and scheme in ("file", "hdfs"):
         return {_FILE_MANAGER: renaming}
     return {}
 

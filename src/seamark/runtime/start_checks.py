@@ -51,6 +51,7 @@ class StartChecks:
 
     def before(self) -> None:
         """Look for damage, another state backend or moved parts, before anything is written."""
+        self._job.require_client_for_rows()
         try:
             require_sound(self._store, self._job.find_damaged_rows)
             if self._provider is not None:

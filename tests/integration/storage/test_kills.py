@@ -1,9 +1,11 @@
-"""Files to counts in SQLite and Parquet, with the checkpoint, state included, on HDFS and on S3.
+"""Files to counts in SQLite and Parquet, with the checkpoint, state included, on HDFS, S3 and a
+server with Google's interface.
 
 One scenario a store: driver after driver dies by its own SIGKILL right before or after it has
 written to the store; then the store's own servers are killed with -9 while the job runs, and come
-back. The last driver drains the input and is stopped by SIGTERM; both sinks are read as other
-programs read them. `tests/chaos/test_storage_matrix.py` has every failpoint.
+back (not Google's, which has its objects in memory). The last driver drains the input and is
+stopped by SIGTERM; both sinks are read as other programs read them.
+`tests/chaos/test_storage_matrix.py` has every failpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import pytest
 
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import EmbeddedScenario
+from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
 from tests.storage_servers import spark_configuration
@@ -63,4 +66,14 @@ def test_on_s3(s3: LocalS3, tmp_path: Path) -> None:
         time.sleep(AWAY_S)
         s3.restart()
         driver = go_on(scenario, driver)
+        scenario.finish(driver)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_on_googles(gcs: GcsServer, tmp_path: Path) -> None:
+    with EmbeddedScenario(tmp_path, storage=f"gs://{gcs.bucket}/{tmp_path.name}") as scenario:
+        scenario.environment = spark_configuration(tmp_path / "conf", gcs)
+        driver = scenario.die_at_each(["prepared:1", "decided:1"])
+        driver.wait_for_epochs(2, 120)
         scenario.finish(driver)

@@ -1,4 +1,5 @@
-"""Savepoints of both types on a real HDFS and a real S3 server, and on to another file system.
+"""Savepoints of both types on HDFS, S3 and a server with Google's interface, and on to another
+file system.
 
 How: a job with its checkpoints on the store joins and counts numbers; native and canonical
 savepoints of it are taken there; jobs restored from them, on the store, on local disks and from

@@ -1,4 +1,5 @@
-"""How: the records' file operations on a real NameNode and DataNode, and on a real S3 server."""
+"""How: the records' file operations on a real NameNode and DataNode, a real S3 server, and a server
+with Google's interface."""
 
 from __future__ import annotations
 
@@ -20,28 +21,36 @@ from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.offsets import write_copy
 from seamark.savepoints.record import read_savepoint
 from seamark.savepoints.state.copies import copier
+from tests.servers.gcs import GcsServer
 from tests.servers.s3 import LocalS3
 from tests.storage_servers import serving
 from tests.unit.savepoints.edit.test_offsets import ROWS, with_files_of
 from tests.unit.savepoints.test_claims import with_state
 from tests.weak_s3 import Weakness, WeakS3
 
-STORES = ["hdfs", "s3a"]
+STORES = ["hdfs", "s3a", "gs"]
 
 
-def reach(spark: SparkSession, s3: LocalS3, endpoint: str = "") -> None:
+def reach(spark: SparkSession, server: LocalS3 | GcsServer, endpoint: str = "") -> None:
     """Let the session reach the bucket; the settings go into every Hadoop configuration."""
-    for key, value in s3.spark_settings(endpoint).items():
+    if isinstance(server, GcsServer):
+        jvm: Any = spark._jvm
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        loader.addURL(jvm.java.io.File(str(server.connector)).toURI().toURL())
+        settings = server.spark_settings()
+    else:
+        settings = server.spark_settings(endpoint)
+    for key, value in settings.items():
         spark.conf.set(key.removeprefix("spark.hadoop."), value)
 
 
 @pytest.fixture
 def base(store: str, spark: SparkSession, request: pytest.FixtureRequest) -> str:
     """An empty directory's URI."""
-    if store == "s3a":
-        server = request.getfixturevalue("s3")
+    if store != "hdfs":
+        server = request.getfixturevalue({"s3a": "s3", "gs": "gcs"}[store])
         reach(spark, server)
-        return f"s3a://{server.bucket}/{uuid.uuid4().hex}"
+        return f"{store}://{server.bucket}/{uuid.uuid4().hex}"
     return f"{request.getfixturevalue('hdfs').uri}/{uuid.uuid4().hex}"
 
 
@@ -160,7 +169,7 @@ def test_the_end_of_unused_files_takes_no_answer_of_another_call(
         gc.enable()
     assert answers == list(range(5))
     deadline_s = time.monotonic() + 30
-    with pytest.raises(Py4JJavaError, match=r"(?i)filesystem (is )?closed"):
+    with pytest.raises(Py4JJavaError, match=r"(?i)filesystem (is |has been )?closed"):
         while system.exists(path):
             assert time.monotonic() < deadline_s, "it was not closed"
             time.sleep(0.1)

@@ -1,6 +1,6 @@
-"""How: one stateful job with its checkpoints on a real HDFS and on a real S3 server; its statistics
-are compared with Spark's own listing of the store, and with the command line's tables of the same
-job."""
+"""How: one stateful job with its checkpoints on HDFS, S3 or a server with Google's interface; its
+statistics are compared with Spark's own listing of the store, and with the command line's tables
+of the same job."""
 
 from __future__ import annotations
 

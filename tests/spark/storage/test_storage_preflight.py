@@ -6,14 +6,18 @@ The store must end as it began, and each error names the store and the remedy.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import seamark as sm
 from seamark.checkpoint.storage_check import DEADLINE_S, check_storage
 from seamark.dev.java_server import free_ports
-from seamark.model.errors import PreflightError
+from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.runtime.hadoop_files import HadoopFiles, open_files
+from seamark.runtime.session import file_manager_settings
+from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
 from tests.spark.storage.test_hadoop_files import reach
@@ -30,13 +34,25 @@ def check(spark: SparkSession, uri: str) -> None:
         assert time.monotonic() - begun < DEADLINE_S + 10
 
 
-def test_hdfs_and_s3_are_fit_and_left_as_they_were(
-    spark: SparkSession, hdfs: LocalHdfs, s3: LocalS3
+def test_fit_stores_are_left_as_they_were(
+    spark: SparkSession, hdfs: LocalHdfs, s3: LocalS3, gcs: GcsServer
 ) -> None:
     reach(spark, s3)
-    for uri in (f"{hdfs.uri}/fit", f"s3a://{s3.bucket}/fit"):
+    reach(spark, gcs)
+    for uri in (f"{hdfs.uri}/fit", f"s3a://{s3.bucket}/fit", f"gs://{gcs.bucket}/fit"):
         check(spark, uri)
         assert HadoopFiles(spark, uri).list("") == []
+
+
+def test_a_condition_that_a_store_ignores_is_found(spark: SparkSession, gcs: GcsServer) -> None:
+    """The server with Google's interface ignores the condition of a resumable upload."""
+    reach(spark, gcs)
+    spark.conf.set("fs.gs.outputstream.direct.upload.enable", "false")
+    try:
+        with pytest.raises(PreflightError, match="of 8 at once created the same file"):
+            check(spark, f"gs://{gcs.bucket}/weak")
+    finally:
+        spark.conf.unset("fs.gs.outputstream.direct.upload.enable")
 
 
 @pytest.mark.parametrize("weakness", [Weakness.IGNORES, Weakness.LOOKS_FIRST])
@@ -91,3 +107,24 @@ def test_odd_schemes_get_a_clear_error(spark: SparkSession) -> None:
         PreflightError, match=r"hdfs://no-such-host\.invalid/x: .*check the address"
     ):
         open_files(spark, "hdfs://no-such-host.invalid/x")
+
+
+def test_rows_beside_a_checkpoint_need_a_client_of_the_workers(
+    spark: SparkSession, gcs: GcsServer, tmp_path: Path
+) -> None:
+    reach(spark, gcs)
+    storage = f"gs://{gcs.bucket}/rows"
+    job = sm.Job("job", sm.CheckpointConfig(storage=storage))
+    rows = job.source(sm.FileSource(str(tmp_path), "text", ending="latest"), "in")
+    job.sink(rows, sm.WriteAheadSink.spark_format("text", {"path": str(tmp_path / "out")}), "out")
+    with pytest.raises(ConfigurationError, match=rf"{storage}/job/.*out: rows cannot be kept here"):
+        job.run()
+    assert not (tmp_path / "out").exists()
+
+
+def test_state_is_not_written_by_a_rename_that_keeps_the_old_file(spark: SparkSession) -> None:
+    assert file_manager_settings(spark, "dbfs://host/x", stateful=False) == {}
+    with pytest.raises(
+        PreflightError, match=r"set spark\.hadoop\.fs\.AbstractFileSystem\.dbfs\.impl"
+    ):
+        file_manager_settings(spark, "dbfs://host/x", stateful=True)

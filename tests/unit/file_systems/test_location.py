@@ -116,6 +116,23 @@ def test_a_storage_that_cannot_be_is_refused_when_the_job_is_built(given: str, s
         sm.CheckpointConfig(storage="/s", savepoint_dir=given)
 
 
+@pytest.mark.parametrize("scheme", ["wasb", "wasbs"])
+def test_azures_blobs_are_refused_with_the_reason(scheme: str) -> None:
+    uri = f"{scheme}://container@account.blob.core.windows.net/x"
+    for settings in ({"storage": uri}, {"storage": "/s", "savepoint_dir": uri}):
+        with pytest.raises(ConfigurationError, match=f"{uri}: .*39 succeeded.*CP003") as found:
+            sm.CheckpointConfig(**settings)
+        assert found.value.finding is not None
+    with pytest.raises(ConfigurationError, match=f"'{scheme}', and Seamark has no client for it"):
+        sm.FileSink(uri)
+
+
+def test_rows_are_kept_only_where_the_workers_have_a_client() -> None:
+    for uri in ("gs://bucket/job/sinks/out", "abfss://c@account.dfs.core.windows.net/x"):
+        with pytest.raises(ConfigurationError, match=f"{uri}: rows cannot be kept here"):
+            open_directory(uri)
+
+
 def test_an_account_in_front_of_a_host_is_no_secret() -> None:
     uri = "abfss://container@account.dfs.core.windows.net/x"
     assert storage_uri(f"{uri}/", "storage") == uri

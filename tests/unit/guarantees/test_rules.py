@@ -59,6 +59,7 @@ MISTAKES = [
     ("CP001", {"ephemeral": "file:///tmp/x is below /tmp"}, "checkpoint storage", "/tmp/x"),
     ("CP001", {"durable": False}, "checkpoint storage", "sm.EphemeralStorage"),
     ("CP002", {"storage": "file:///x", "on_cluster": True}, "checkpoint storage", "file:///x"),
+    ("CP006", {"storage": "abfss://c@a/x"}, "checkpoint storage", "has run on abfss:"),
     ("CP004", {"num_retained": 2}, "checkpoint num_retained", "it is 2"),
     (
         "CP004", {"num_retained": 5, "max_concurrent_checkpoints": 4},

@@ -11,7 +11,7 @@ from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState, Seg
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.spool import SpoolFile
 from seamark.runtime import epoch_work
-from seamark.runtime.epoch_work import AHEAD, FIRST_ROWS, EpochWork
+from seamark.runtime.epoch_work import FILL, FIRST_ROWS, GROWTH, EpochWork
 from seamark.runtime.held_watermark import KeyedEpochs
 
 NOT_USED: Any = None
@@ -68,9 +68,9 @@ def test_the_first_epoch_takes_a_few_rows(intake: Intake) -> None:
 def test_an_epoch_takes_what_the_sinks_took_less_what_waits(intake: Intake) -> None:
     of = work(unaligned=True)
     after(of, 2000, left(400), 2.1)
-    assert intake.last == (True, False, 2000 * AHEAD - 400)
+    assert intake.last == (True, False, 2000 * FILL - 400)
     after(of, 2000, left(2000), 2.1)
-    assert intake.last == (True, True, 2000 * AHEAD - 2000), "an epoch's work waits"
+    assert intake.last == (True, True, 0), "an epoch's work waits"
     after(of, 2000, left(4000), 2.1)
     assert intake.last == (True, True, 0)
 
@@ -79,15 +79,24 @@ def test_when_all_is_written_in_time_the_next_epoch_takes_more(intake: Intake) -
     of = work(unaligned=True)
     after(of, 1000, left(10), 2.1)
     after(of, 1000, NO_CHANNEL_STATE, 0.5)
-    assert intake.last == (False, False, 4 * 1000 * AHEAD)
+    assert intake.last == (False, False, 4 * 1000 * FILL)
     after(of, 10, NO_CHANNEL_STATE, 0.5)
-    assert intake.last == (False, False, 4 * 1000 * AHEAD), "few rows came"
+    assert intake.last == (False, False, 4 * 1000 * FILL), "few rows came"
+
+
+def test_when_all_is_written_after_the_deadline_the_next_epoch_takes_a_little_more(
+    intake: Intake,
+) -> None:
+    of = work(unaligned=True)
+    after(of, 1000, left(10), 2.1)
+    after(of, 1000, NO_CHANNEL_STATE, 2.1)
+    assert intake.last == (False, False, round(1000 * GROWTH * FILL))
 
 
 def test_too_many_bytes_hold_the_sources(intake: Intake) -> None:
     of = work(unaligned=True, max_in_flight_bytes="1MB")
     after(of, 2000, left(400, 2**20), 2.1)
-    assert intake.last == (True, False, 2000 * AHEAD - 400)
+    assert intake.last == (True, False, 2000 * FILL - 400)
     after(of, 2000, left(400, 2**20 + 1), 2.1)
     assert intake.last[1], "paused"
 

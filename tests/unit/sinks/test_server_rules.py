@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -67,6 +68,14 @@ def test_sound_brokers_and_brokers_that_tell_nothing_have_no_finding() -> None:
     assert list(kafka._findings(KAFKA, CONTEXT, BROKERS)) == []
     silent = kafka.BrokerFacts(topics={"out": kafka.TopicFacts("out", 0, 3, 3)})
     assert list(kafka._findings(KAFKA, CONTEXT, silent)) == []
+
+
+def test_a_query_without_a_checkpoint_timeout_is_warned_of() -> None:
+    endless = replace(CONTEXT, checkpoint_timeout_s=math.inf)
+    (finding,) = kafka._findings(KAFKA, endless, BROKERS)
+    assert (finding.code.name, finding.weight) == ("KF004", Severity.WARNING)
+    assert "longer than transaction_timeout, 900s" in finding.found
+    assert list(kafka._findings(replace(KAFKA, spool=True), endless, BROKERS)) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -90,6 +91,16 @@ def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iter
         return
     for rule in (topic_unusable, transactions_unusable, too_few_replicas):
         yield from rule(sink, name, facts)
+    if sink.exactly_once and not sink.spool and math.isinf(context.checkpoint_timeout_s):
+        yield Finding(
+            FindingCode.KF004,
+            name,
+            "this query has no checkpoint timeout: rows of an epoch that takes longer than "
+            f"transaction_timeout, {sink.transaction_timeout_s:g}s, can be lost",
+            "give spool=True, or a timeout: write_stream(df, "
+            "checkpoint=sm.CheckpointConfig(timeout=…))",
+            Severity.WARNING,
+        )
 
 
 # --- facts

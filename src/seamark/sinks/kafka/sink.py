@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,8 +74,6 @@ def timeout_too_short(sink: KafkaSink, context: SinkContext) -> Iterator[Finding
             "give KafkaSink spool=True",
         )
 
-
-_log = logging.getLogger(__name__)
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
@@ -281,13 +278,6 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
             return
         for finding in timeout_too_short(self, context):
             raise ConfigurationError(finding)
-        if math.isinf(context.checkpoint_timeout_s) and not self.spool:
-            _log.warning(
-                "sink `%s`: this query has no checkpoint timeout: rows of an epoch that takes "
-                "longer than transaction_timeout, %gs, can be lost. Give spool=True, or a timeout: "
-                "write_stream(df, checkpoint=sm.CheckpointConfig(timeout=…))",
-                context.sink_uid, self.transaction_timeout_s,
-            )  # fmt: skip
 
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
