@@ -21,7 +21,7 @@ FOUND_BY = {
     "trust a batch id as a token after restart": ("driver", "1636"),
     "reuse an id while its outcome is open": ("driver", "234"),
     "commit another generation's transactions": ("driver", "1636"),
-    "commit lingering transactions": ("driver", "234"),
+    "commit lingering transactions": ("driver", "1971"),
     "no seal": ("pause", "453"),
     "write before recovery has aborted": ("pause", "126"),
     "skip check_continuity": ("pause", "453"),
@@ -29,7 +29,7 @@ FOUND_BY = {
     "believe a sink that has forgotten": ("pause", "126"),
 }
 """The faults of the protocol in app_planted.py; the harm that shows each, and the seed of its plan.
-234 begins with a death at `decided`, 1636 at `prepared`; 453 with a driver that stops at `prepared`
+234 begins with a death at `decided`, 1636 at `prepared`, 1971 at `pre-committed`; 453 with a driver that stops at `prepared`
 and decides after its successor has fenced it, 126 with one that wakes up after its successor."""
 
 
