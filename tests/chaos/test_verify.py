@@ -29,8 +29,9 @@ FOUND_BY = {
     "believe a sink that has forgotten": ("pause", "126"),
 }
 """The faults of the protocol in app_planted.py; the harm that shows each, and the seed of its plan.
-234 begins with a death at `decided`, 1636 at `prepared`, 1971 at `pre-committed`; 453 with a driver that stops at `prepared`
-and decides after its successor has fenced it, 126 with one that wakes up after its successor."""
+234 begins with a death at `decided`, 1636 at `prepared`, 1971 at `pre-committed`; 453 with a driver
+that stops at `prepared` and decides after its successor has fenced it, 126 with one that wakes up
+after its successor."""
 
 
 def verify(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
