@@ -53,9 +53,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class ChannelState:
-    """The stages of one epoch, oldest first; none is empty."""
+    """The stages of one epoch, oldest first; none is empty.
+
+    While rows of keyed operators wait, `event_times` has the greatest event time seen at each
+    watermark of the plan, in milliseconds; None for none (`runtime/held_watermark.py`).
+    """
 
     stages: tuple[Stage, ...] = ()
+    event_times: tuple[int | None, ...] = ()
 
     @staticmethod
     def of(stages: Sequence[Stage]) -> ChannelState:
@@ -84,22 +89,19 @@ class ChannelState:
         return min((name.epoch for name in epochs if name is not None), default=None)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return the stored form."""
+        """Return the stored form of the stages."""
         return [asdict(stage) for stage in self.stages]
 
     @staticmethod
-    def from_json(stages: Sequence[Mapping[str, Any]]) -> ChannelState:
+    def from_json(
+        stages: Sequence[Mapping[str, Any]], event_times: Sequence[int | None] = ()
+    ) -> ChannelState:
         """Read `to_json`'s form; raises KeyError, TypeError or ValueError for any other."""
-        return ChannelState(
-            tuple(
-                Stage(
-                    tuple(stage["uids"]),
-                    tuple(stage["columns"]),
-                    lanes_of(stage["lanes"]),
-                )
-                for stage in stages
-            )
+        found = (
+            Stage(tuple(stage["uids"]), tuple(stage["columns"]), lanes_of(stage["lanes"]))
+            for stage in stages
         )
+        return ChannelState(tuple(found), tuple(event_times))
 
 
 NO_CHANNEL_STATE = ChannelState()

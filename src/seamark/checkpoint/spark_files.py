@@ -95,20 +95,23 @@ class StateTree:
     ) -> tuple[list[str], list[str]]:
         """Return the files read by a load of `version`, and the missing ones among them.
 
-        `ids`: the unique ids of this store in format 2; the last version must have one of them.
+        `ids`: the unique ids of this store in format 2. The last version must have one of them. Of
+        an earlier version each attempt's files are returned: only Spark's files say which count.
         """
-        versions = self.stores.get(store, {})
-        whole = [v for v, found in versions.items() if v <= version and _of_kind(found, True)]
-        start = max(whole, default=0)
-        needed = _of_kind(versions.get(start, []), True)
+        versions = dict(self.stores.get(store, {}))
         missing = []
+        if ids and version:
+            own = [f for f in versions.pop(version, []) if f.id in ids]
+            versions |= {version: own} if own else {}
+        whole = [v for v, found in versions.items() if v <= version and _each_is_whole(found)]
+        start = max(whole, default=0)
+        needed = [f.name for f in versions.get(start, []) if f.kind in _WHOLE]
         for v in range(start + 1, version + 1):
-            changes = _of_kind(versions.get(v, []), False)
-            needed += changes
-            if not changes:
-                missing.append(f"state/{store}/{v}.{self._extension(store)}")
-        if ids and version and not any(f.id in ids for f in versions.get(version, [])):
-            missing.append(f"state/{store}/{version}_{ids[0]}.*")
+            needed += [f.name for f in versions.get(v, [])]
+            if v not in versions:
+                own_name = ids and v == version
+                kind = f"_{ids[0]}.*" if own_name else f".{self._extension(store)}"
+                missing.append(f"state/{store}/{v}{kind}")
         needed += [crc for name in list(needed) if (crc := f"{name}.crc") in self.checksums]
         return needed, missing
 
@@ -117,8 +120,9 @@ class StateTree:
         return next((kind for kind in ("changelog", "zip") if kind in kinds), "delta")
 
 
-def _of_kind(found: Iterable[_Version], whole: bool) -> list[str]:
-    return [f.name for f in found if (f.kind in _WHOLE) is whole]
+def _each_is_whole(found: Iterable[_Version]) -> bool:
+    """Whether each attempt at a version has left a whole copy: a load may begin with it."""
+    return {f.id for f in found} == {f.id for f in found if f.kind in _WHOLE}
 
 
 def store_directories(groups: Iterable[StoreGroup]) -> list[str]:

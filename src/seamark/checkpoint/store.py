@@ -32,7 +32,7 @@ from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.envelope import create_record, load_record, read_record
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
-from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.spark_files import read_log, unique_ids
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, spool_directory
@@ -86,8 +86,8 @@ class CheckpointStore:
         self.spark_files = spark
         self._identity: JobIdentity | None = None
         self._kept: deque[int] | None = None
-        self._ends_of_next: tuple[int, list[Any]] | None = None
-        self._ends: dict[tuple[int, int], list[Any] | None] = {}
+        self._own_of_next: tuple[int, dict[str, Any]] = (-1, {})
+        self._own: dict[tuple[int, int], dict[str, Any]] = {}
         """Of the attempts stored here and not sealed yet: a read is dear on an object store."""
         self._in_flight: deque[int] | None = None
         self._oldest_in_flight: dict[int, int] = {}
@@ -277,54 +277,64 @@ class CheckpointStore:
             "generation": generation,
             "sinks": {uid: part.to_json() for uid, part in parts.items()},
         }
-        if self._ends_of_next is not None and self._ends_of_next[0] == epoch:
-            body["ends"] = self._ends_of_next[1]
+        own = self._own_of_next[1] if self._own_of_next[0] == epoch else {}
+        body |= own
         if state.stages:
             body["channel_state"] = state.to_json()
+        if state.event_times:
+            body["event_times"] = state.event_times
         self._oldest_in_flight[epoch] = _first_needed(epoch, state)
         if not self._create("prepared", _prepared(epoch, generation), body):
             raise FencedError(
                 f"epoch {epoch} was prepared already by a driver of generation {generation}: "
                 "two drivers hold the same lease; this one stops"
             )
-        self._ends[epoch, generation] = body.get("ends")
+        self._own[epoch, generation] = own
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
         """Create the attempt's seal unless it has one; return the standing seal.
 
-        Raises DecisionVoidError, with the attempt sealed ABORT, if the decision is not the
-        attempt's: it was to be sealed COMMIT and has read other rows than Spark's offset log says.
+        Raises DecisionVoidError, with the attempt sealed ABORT, if it was to be sealed COMMIT and
+        the decision is not its own.
         """
         path = f"epochs/{epoch}/sealed.{generation}.json"
-        void = seal is Seal.COMMIT and not self._has_read_as_planned(epoch, generation)
+        void = seal is Seal.COMMIT and not self._is_own_decision(epoch, generation)
         if void and self.seal(epoch, generation, Seal.ABORT) is Seal.ABORT:
             raise DecisionVoidError(
                 f"epoch {epoch} was decided by a driver that this one has fenced, and with other "
-                "offsets than this driver's. That decision is void: nothing was committed. Start "
-                f"the job again, and epoch {epoch} runs again"
+                "offsets or state than this driver's. That decision is void: nothing was "
+                f"committed. Start the job again, and epoch {epoch} runs again"
             )
         body = {"epoch": epoch, "generation": generation, "seal": seal.value}
         if self._create("sealed", path, body):
             return seal
         return Seal(self._open("sealed", path)["seal"])
 
-    def _has_read_as_planned(self, epoch: int, generation: int) -> bool:
-        """Return whether the attempt's sources ended at the offsets in Spark's log. Only in
-        real-time mode each attempt has offsets of its own; Spark's log has those of one."""
+    def _is_own_decision(self, epoch: int, generation: int) -> bool:
+        """Return whether Spark's logs have what the attempt noted by `note_own`.
+
+        A missing entry of the commit log counts as its own: the caller has seen one. Spark deletes
+        it after decisions on later epochs, and makes those only after a decision of its own.
+        """
         try:
-            ends = self._ends.pop((epoch, generation))
+            own = self._own.pop((epoch, generation))
         except KeyError:
             try:
-                ends = self._open("prepared", _prepared(epoch, generation)).get("ends")
+                own = self._open("prepared", _prepared(epoch, generation))
             except FileNotFoundError:
                 return True
-        if ends is None:
+        if own.get("ends") is not None:
+            return bool(self._spark_log(f"offsets/{epoch}")[1:] == own["ends"])
+        if (state := own.get("state")) is None:
             return True
-        try:
-            with self._blamed(self._of_spark(f"offsets/{epoch}"), "read"):
-                return bool(read_log(self.spark_files, f"offsets/{epoch}")[1:] == ends)
-        except FileNotFoundError:
-            return False
+        commit = self._spark_log(f"commits/{epoch}")
+        return not commit or state["id"] in unique_ids(commit, state["store"])
+
+    def _spark_log(self, path: str) -> list[Any]:
+        """Return an entry of Spark's logs; [] if it is missing."""
+        with contextlib.suppress(FileNotFoundError), self._blamed(self._of_spark(path), "read"):
+            return read_log(self.spark_files, path)
+        return []
 
     def write_committed(self, epoch: int, generation: int) -> None:
         """Record that every sink has committed the epoch."""
@@ -352,10 +362,15 @@ class CheckpointStore:
 
     # --- for the coordinator, beside the protocol
 
-    def note_ends(self, epoch: int, ends: list[Any]) -> None:
-        """Real-time mode: note the offset at which each source ended, as in Spark's offset log, for
-        the epoch's prepared record. Called before the attempt is stored."""
-        self._ends_of_next = (epoch, ends)
+    def note_own(self, epoch: int, **own: Any) -> None:
+        """Note, for the epoch's prepared record, what tells this attempt's decision from that of a
+        fenced driver that wakes up. Called before the attempt is stored.
+
+        `ends`, in real-time mode: the offset at which each source ended, as in Spark's offset log.
+        `state`, of a keyed operator in Spark's checkpoint format 2: the unique `id` that its commit
+        log has for a `store` (``<operator>/<partition>``).
+        """
+        self._own_of_next = (epoch, own)
 
     def read_prepared(self, epoch: int, generation: int) -> PreparedSinks:
         """Return a stored attempt's committables by sink uid, and its channel state."""
@@ -363,7 +378,9 @@ class CheckpointStore:
         def load(body: dict[str, Any]) -> PreparedSinks:
             sinks = body["sinks"].items()
             found = PreparedSinks((uid, SinkEpoch.from_json(part)) for uid, part in sinks)
-            found.channel_state = ChannelState.from_json(body.get("channel_state", ()))
+            found.channel_state = ChannelState.from_json(
+                body.get("channel_state", ()), body.get("event_times", ())
+            )
             return found
 
         path = _prepared(epoch, generation)

@@ -119,15 +119,18 @@ class EpochWork:
             self._intake.putInto(spark.streams._jsqm, query)
 
     @contextlib.contextmanager
-    def aligned(self) -> Iterator[None]:
-        """Inside the block each epoch that begins writes all rows, those of earlier epochs too."""
+    def aligned(self, *, keyed: bool) -> Iterator[None]:
+        """Inside the block each epoch that begins writes all rows, those of earlier epochs too;
+        with `keyed`, keyed operators process all of theirs as well."""
         with self._lock:
             self._aligning += 1
+            self._keyed.aligning += keyed
         try:
             yield
         finally:
             with self._lock:
                 self._aligning -= 1
+                self._keyed.aligning -= keyed
 
     def warm_up(self, session: SparkSession, order: Order) -> None:
         """Start the Python workers before the time of a run's first epoch begins: it takes seconds,

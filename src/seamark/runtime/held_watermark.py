@@ -8,7 +8,8 @@ in the operator or after it. When none waits, the greatest event time seen count
 in an epoch without new rows.
 
 The oldest row's time is known by the epoch of its arrival. After a restart the times of earlier
-epochs are unknown: the watermark stays until their rows are processed.
+epochs are unknown: the watermark stays until their rows are processed. The greatest event times are
+in the prepared record.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark import SparkContext
@@ -24,7 +25,7 @@ from pyspark import SparkContext
 from seamark.checkpoint.task_reports import KeyedFigures
 from seamark.runtime.keyed_operator import DEADLINE, WATERMARKS, InFlight
 from seamark.runtime.keyed_process import DeclaredKeyed
-from seamark.runtime.plans import children, name_of
+from seamark.runtime.plans import name_of, nodes
 
 
 class KeyedEpochs:
@@ -34,16 +35,30 @@ class KeyedEpochs:
     def __init__(self, keyed: Sequence[DeclaredKeyed], deadline_s: float | None) -> None:
         self._keyed = keyed
         self._deadline_s = deadline_s
+        self.aligning = 0
+        """Epochs that begin while this is above 0 have no deadline."""
         self._held = {one.uid: Held() for one in keyed if one.event_time}
         self._newest_ms: dict[int, int] = {}
         """The greatest event time seen, by the place of a watermark in the plan."""
         self._holding = False
+        self._places = 0
         self.waiting = bool(keyed)
         """Whether rows wait for the next epoch; unknown, and taken as so, before a run's first."""
         self.figures: dict[str, KeyedFigures] = {}
         """The bytes of the last epoch's chunks, by uid; those of earlier runs are not known."""
         self._watermarks: dict[str, int] = {}
         """The operators' watermarks in the last epoch, as far as tasks have told them."""
+
+    @property
+    def event_times(self) -> tuple[int | None, ...]:
+        """The greatest event time seen at each watermark, while the watermarks are held back."""
+        places = range(self._places) if self._holding else ()
+        return tuple(self._newest_ms.get(place) for place in places)
+
+    def go_on_from(self, event_times: Sequence[int | None]) -> None:
+        """Take `event_times` of the last epoch of an earlier run; called before the first epoch."""
+        self._newest_ms = {n: ms for n, ms in enumerate(event_times) if ms is not None}
+        self._holding = bool(event_times)
 
     def begin(self, context: SparkContext, watermark_before: Callable[[], int]) -> None:
         """Set the deadline of the epoch that begins now, for its tasks. `watermark_before` reads
@@ -54,7 +69,8 @@ class KeyedEpochs:
             one.report.value = InFlight()
         if self._keyed:
             # None of an earlier epoch is left: a replayed epoch's time counts anew.
-            deadline = "" if self._deadline_s is None else f"{time.time()} {self._deadline_s}"
+            timed = self._deadline_s is not None and not self.aligning
+            deadline = f"{time.time()} {self._deadline_s}" if timed else ""
             context.setLocalProperty(DEADLINE, deadline)
             context.setLocalProperty(WATERMARKS, json.dumps(self._watermarks))
 
@@ -67,9 +83,12 @@ class KeyedEpochs:
         """Return the figures of the epoch whose tasks have ended, by the operator's uid."""
         return {one.uid: one.report.value for one in self._keyed}
 
-    def end(self, epoch: int, find_execution: Callable[[], Any]) -> None:
-        """Hold the watermark of the next epoch back. Called when the tasks of `epoch` have ended,
-        with a way to Spark's `IncrementalExecution`, before Spark takes the watermark."""
+    def end(self, epoch: int, find_execution: Callable[[], Any]) -> dict[str, Any]:
+        """Hold the watermark of the next epoch back. Return what `CheckpointStore.note_own` takes.
+        Called when the tasks of `epoch` have ended, with a way to Spark's `IncrementalExecution`,
+        before Spark takes the watermark."""
+        if not self._keyed:
+            return {}
         reports = self.in_flight()
         self.waiting = any(report.waiting for report in reports.values())
         before = self.figures
@@ -77,9 +96,12 @@ class KeyedEpochs:
             uid: _figures(report, before.get(uid, KeyedFigures()).persisted)
             for uid, report in reports.items()
         }
-        if not self._held:
-            return
         execution = find_execution()
+        if self._held:
+            self._hold_all(epoch, execution, reports)
+        return _written_state(execution.executedPlan())
+
+    def _hold_all(self, epoch: int, execution: Any, reports: Mapping[str, InFlight]) -> None:
         told = {uid: report.watermark_ms for uid, report in reports.items()}
         self._watermarks.update({uid: ms for uid, ms in told.items() if ms is not None})
         now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())
@@ -87,7 +109,10 @@ class KeyedEpochs:
         if hold_ms == math.inf and not self._holding:
             return
         processed = [r.newest_ms for r in reports.values() if r.newest_ms is not None]
-        for place, node in enumerate(_watermarks(execution.executedPlan())):
+        plan = execution.executedPlan()
+        watermarks = [n for n in nodes(plan) if name_of(n) == "EventTimeWatermarkExec"]
+        self._places = len(watermarks)
+        for place, node in enumerate(watermarks):
             self._hold(place, node, hold_ms, processed)
         self._holding = hold_ms < math.inf
 
@@ -128,8 +153,12 @@ def _figures(report: InFlight, waited: int) -> KeyedFigures:
     return KeyedFigures(report.processed_bytes, waiting if report.waiting else 0)
 
 
-def _watermarks(plan: Any) -> Iterator[Any]:
-    if name_of(plan) == "EventTimeWatermarkExec":
-        yield plan
-    for child in children(plan):
-        yield from _watermarks(child)
+def _written_state(plan: Any) -> dict[str, Any]:
+    """Return an id of the state that an epoch's tasks have written; {} in Spark's checkpoint format
+    1, which has none."""
+    for node in nodes(plan):
+        if name_of(node).startswith("TransformWithState"):
+            for told in node.checkpointInfoAccumulator().value():
+                store = f"{node.getStateInfo().operatorId()}/{told.partitionId()}"
+                return {"state": {"store": store, "id": told.stateStoreCkptId().get()[0]}}
+    return {}

@@ -27,12 +27,11 @@ from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperato
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
 from seamark.runtime.spark_versions import arrow_schema, has_zoned_arrow
-from seamark.runtime.state_backend import PROVIDER, backend_of
+from seamark.runtime.state_backend import FORMAT, PROVIDER, backend_of
 
 TIME_MODES = ("ProcessingTime", "EventTime")
 _MARK = "seamark.keyed_process"
 _DELAY = "spark.watermarkDelayMs"
-_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _numbers = itertools.count()
 
 
@@ -233,9 +232,11 @@ def check_keyed(
                 'time_mode="EventTime", or sources without an end'
             )
         cluster = not is_local(one.dataframe.sparkSession.sparkContext.master)
-        if declared.checkpoint.unaligned and cluster and conf(_STATE_FORMAT) != "2":
+        if declared.checkpoint.unaligned and cluster and conf(FORMAT) != "2":
             raise ConfigurationError(
-                f"{what}: unaligned=True on a cluster needs {_STATE_FORMAT}=2 for the Spark "
-                f"session, found {conf(_STATE_FORMAT)}: two attempts of a task may end their epoch "
-                "at different rows, and only format 2 keeps the state of the attempt that counts"
+                f"{what}: unaligned=True on a cluster needs {FORMAT}=2, found 1, in the Spark "
+                "session or in the checkpoint: two attempts of a task may end their epoch at "
+                "different rows, and only format 2 keeps the state of the attempt that counts. "
+                "Leave the setting out; for a checkpoint of an older job, restore a canonical "
+                "savepoint of it"
             )

@@ -28,8 +28,8 @@ NO_EXCHANGE_REUSE = {"spark.sql.exchange.reuse": "false"}
 def require_watermarks(job: str, executed_plan: Any) -> None:
     """Raise WatermarkLostError if an operator of a physical plan does not get the watermark below
     it. Called in the first epoch of a run, before its tasks."""
-    for node in _nodes(executed_plan):
-        if _follows_watermark(node) and any(map(_hides_watermark, _nodes(node))):
+    for node in nodes(executed_plan):
+        if _follows_watermark(node) and any(map(_hides_watermark, nodes(node))):
             key = next(iter(NO_EXCHANGE_REUSE))
             raise WatermarkLostError(
                 f"job {job}: in Spark's plan the stateful operator {name_of(node)} gets no "
@@ -40,10 +40,11 @@ def require_watermarks(job: str, executed_plan: Any) -> None:
             )
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def nodes(plan: Any) -> Iterator[Any]:
+    """Yield a plan's nodes, each before its children."""
     yield plan
     for child in children(plan):
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
 def _follows_watermark(node: Any) -> bool:
@@ -56,7 +57,7 @@ def _follows_watermark(node: Any) -> bool:
 
 def _hides_watermark(node: Any) -> bool:
     return name_of(node) == "ReusedExchangeExec" and any(
-        name_of(hidden) == "EventTimeWatermarkExec" for hidden in _nodes(node.child())
+        name_of(hidden) == "EventTimeWatermarkExec" for hidden in nodes(node.child())
     )
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -63,7 +64,7 @@ from seamark.runtime.session import (
 )
 from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.start_checks import StartChecks, offsets_of
-from seamark.runtime.state_backend import session_settings
+from seamark.runtime.state_backend import format_settings, given_format, session_settings
 from seamark.runtime.stream_watch import watch_stream
 
 log = logging.getLogger(__name__)
@@ -116,15 +117,22 @@ class StreamRun(QueryRun):
         self._trigger = dict(trigger)
         self._redactor = redactor
         self._batch_limit = BatchLimit()
-        check_keyed(
-            declared, plan.keyed, lambda key: spark_settings.get(key) or spark.conf.get(key, None)
-        )
         self._stateful = plan.uids.operator_count > 0
         self._spark_settings = {
             **spark_settings,
             **(NO_EXCHANGE_REUSE if self._stateful else {}),
             **file_manager_settings(spark, spark_location, stateful=self._stateful),
         }
+        if self._stateful:
+            files, keyed = open_files(spark, spark_location, make=False), bool(plan.keyed)
+            self._spark_settings |= format_settings(
+                self._name, given_format(spark), files, keyed=keyed
+            )
+        check_keyed(
+            declared,
+            plan.keyed,
+            lambda key: self._spark_settings.get(key) or spark.conf.get(key, None),
+        )
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
@@ -202,13 +210,9 @@ class StreamRun(QueryRun):
                 if sink.process is not None
             },
         )
-        self._work = EpochWork(
-            tasks,
-            self._job.checkpoint,
-            self.coordinator.channel_state,
-            self._keyed,
-            self._spark,
-        )
+        state = self.coordinator.channel_state
+        self._keyed.go_on_from(state.event_times)
+        self._work = EpochWork(tasks, self._job.checkpoint, state, self._keyed, self._spark)
         try:
             with session_settings(self._spark, self._spark_settings):
                 query = self.query = self._start_query(pre_commit(tasks))
@@ -283,17 +287,11 @@ class StreamRun(QueryRun):
                 f"job {self._name}: {_NO_DATA_BATCHES} is false, so Spark closes no window without "
                 "new rows, and the job cannot be drained; stop it without --drain"
             )
-        if self._keyed.waiting:
-            raise UserError(
-                f"job {self._name}: rows of a keyed_process wait, and a drain would fire timers "
-                "before them; drain when a checkpoint has left none, or stop without --drain: the "
-                "savepoint carries them"
-            )
         return Drain(self._spark._jvm, query)
 
-    def aligned(self) -> contextlib.AbstractContextManager[None]:
+    def aligned(self, *, keyed: bool) -> contextlib.AbstractContextManager[None]:
         """Inside the block, epochs that begin leave no channel state; see `EpochWork.aligned`."""
-        return self._work.aligned()
+        return self._work.aligned(keyed=keyed)
 
     @property
     def epochs_ahead(self) -> int:
@@ -356,7 +354,8 @@ class StreamRun(QueryRun):
             self._work.warm_up(frame.sparkSession, order)
             self._keyed.begin(context, lambda: self._watermark_of(epoch - 1))
             tasks, left = self._work.run(frame, order, self.coordinator.channel_state)
-            self._keyed.end(epoch, lambda: self._execution(frame))
+            self._store.note_own(epoch, **self._keyed.end(epoch, lambda: self._execution(frame)))
+            left = replace(left, event_times=self._keyed.event_times)
             self._work.limit_intake(left)
         self._end_epoch(epoch, tasks, left)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
@@ -370,7 +369,7 @@ class StreamRun(QueryRun):
 
     def _end_real_time_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         with self.coordinator.guarded():
-            self._store.note_ends(epoch, real_time.end_offsets(self._spark))
+            self._store.note_own(epoch, ends=real_time.end_offsets(self._spark))
         self._end_epoch(epoch, tasks, NO_CHANNEL_STATE)
 
     def _begin_epoch(self, epoch: int) -> int:

@@ -15,6 +15,7 @@ from collections.abc import Container, Iterator, Mapping
 from pyspark.sql import SparkSession
 
 from seamark.api.config import CheckpointConfig, StateBackend
+from seamark.checkpoint.spark_files import log_version
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import ConfigurationError
 
@@ -26,6 +27,7 @@ _CLASSES = {
     StateBackend.ROCKSDB: ROCKSDB_PROVIDER,
 }
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SNAPSHOT_INTERVAL = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 
 _starting = threading.Lock()
@@ -50,6 +52,35 @@ def backend_settings(
         for key, (setting, value) in settings.items()
         if setting in given or spark.conf.get(key, None) is None
     }
+
+
+def given_format(spark: SparkSession) -> int | None:
+    """Return the format of the state's files (1 or 2) that the user has set."""
+    found = spark.conf.get(FORMAT, None)
+    return int(found) if found else None
+
+
+def format_settings(
+    job: str, given: int | None, spark_files: CheckpointFiles, *, keyed: bool
+) -> dict[str, str]:
+    """Return the setting for the format of the state's files, unless one is `given`: that of the
+    checkpoint, as Spark cannot change it. A new job with a `keyed_process` gets format 2, in which
+    each attempt's files have names of their own (docs/keyed-process.md).
+
+    Raises ConfigurationError if the format given is not the checkpoint's.
+    """
+    try:
+        decided = [int(name) for name in spark_files.list("commits") if name.isdigit()]
+        found = log_version(spark_files, f"commits/{max(decided)}") if decided else None
+    except (OSError, ValueError):  # the start finds what is wrong
+        return {}
+    if given and found and given != found:
+        raise ConfigurationError(
+            f"Job {job!r}: {FORMAT} is {given}, but the state in {spark_files.uri} is of format "
+            f"{found}, and Spark cannot go on with it; leave the setting out, or restore a "
+            "canonical savepoint, which goes into either"
+        )
+    return {FORMAT: "2"} if (found or 1 + keyed) == 2 and not given else {}
 
 
 @contextlib.contextmanager

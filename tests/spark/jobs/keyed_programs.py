@@ -26,10 +26,11 @@ NUMBERED = "k STRING, n BIGINT, v BIGINT, total BIGINT, seen BIGINT"
 class Numbering(sm.KeyedProcessFunction):
     """Numbers the rows of each key; keeps their sum, the last values and how often each came.
 
-    `slow_s` is how long a row takes."""
+    `slow_s` is how long a row takes; each row touches the file `touched`, if there is one."""
 
-    def __init__(self, slow_s: float) -> None:
+    def __init__(self, slow_s: float, touched: str = "") -> None:
         self.slow_s = slow_s
+        self.touched = touched
 
     def open(self, handle: sm.StateHandle) -> None:
         self.total = handle.getValueState("total", "n LONG, total LONG")
@@ -37,6 +38,8 @@ class Numbering(sm.KeyedProcessFunction):
         self.times = handle.getMapState("times", "v LONG", "times LONG")
 
     def process_element(self, row: Any, context: sm.KeyedContext) -> Iterator[Any]:
+        if self.touched:
+            Path(self.touched).touch()
         time.sleep(self.slow_s)
         assert context.key == (row.k,)
         n, total = self.total.get() or (0, 0)
@@ -89,6 +92,10 @@ class Input:
         hidden.rename(self.directory / f"{self._files:05d}.json")
         self._files += 1
 
+    def read(self) -> list[dict[str, Any]]:
+        """Return the rows of all files."""
+        return results(self.directory)
+
     @property
     def rows(self) -> int:
         return sum(map(len, self.values.values()))
@@ -96,10 +103,11 @@ class Input:
 
 def numbering_job(home: Path, slow_s: float, **config: Any) -> sm.Job:
     """Declare a job that numbers the rows of ``home/in`` into ``home/out``."""
-    name = config.pop("name", "numbers")
+    name, touched = config.pop("name", "numbers"), config.pop("touched", "")
     job = sm.Job(name, sm.CheckpointConfig(**{**CONFIG, "storage": str(home / "store"), **config}))
     rows = job.source(events(home), uid="events")
-    result = sm.keyed_process(rows, "k", Numbering(slow_s), uid="numbering", output_schema=NUMBERED)
+    function = Numbering(slow_s, touched)
+    result = sm.keyed_process(rows, "k", function, uid="numbering", output_schema=NUMBERED)
     job.sink(result, sm.FileSink(str(home / "out"), format="json"), uid="out")
     return job
 
@@ -156,10 +164,12 @@ class Sessions(sm.KeyedProcessFunction):
 
 
 def sessions_job(home: Path, slow_s: float, **config: Any) -> sm.Job:
-    """Declare a job over ``home/in`` with timers in event time, into ``home/out``."""
+    """Declare a job over ``home/in`` with timers in event time, into ``home/out``; `ending` is the
+    source's."""
+    ending = config.pop("ending", "never")
     settings = {**CONFIG, "storage": str(home / "store"), **config}
     job = sm.Job("sessions", sm.CheckpointConfig(**settings))
-    rows = with_watermark(job.source(events(home), uid="events"))
+    rows = with_watermark(job.source(events(home, ending=ending), uid="events"))
     result = sm.keyed_process(
         rows,
         ["k"],

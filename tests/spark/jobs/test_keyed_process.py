@@ -7,6 +7,8 @@ row of its key was lost, came twice or came out of order.
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
+from seamark.model.failpoints import reached_line
 from tests.chaos.driver import Driver, wait_until
 from tests.spark.jobs.keyed_programs import (
     KEYS,
@@ -109,31 +112,178 @@ def test_timers_keep_their_order_with_the_rows_that_wait(tmp_path: Path) -> None
     check_sessions(tmp_path, given)
 
 
-@pytest.mark.parametrize("kind", ["canonical", "native"])
-def test_a_savepoint_carries_the_rows_that_wait(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["canonical", "native", "checkpoint"])
+def test_another_job_goes_on_with_the_rows_that_wait(tmp_path: Path, kind: str) -> None:
     given = Input(tmp_path / "in", rows=100)
     given.add(files=2)
     job = numbering_job(tmp_path, 0.02, **UNALIGNED)
     running = RunningJob(job, parallelism=2)
     wait_for_rows(tmp_path, running, 1)
-    path = job.stop_with_savepoint(str(tmp_path / "savepoints"), type=kind).result(300)
-    running.join()
+    if kind == "checkpoint":
+        running.end()
+        path = str(tmp_path / "store/numbers")
+    else:
+        path = job.stop_with_savepoint(str(tmp_path / "savepoints"), type=kind).result(300)
+        running.join()
     assert len(results(tmp_path / "out")) < given.rows
     finish(
         tmp_path, given, "restored", restore=path, parallelism=3 if kind == "canonical" else None
     )
 
 
+def unaligned_driver(home: Path, name: str, failpoint: str | None = None, **more: Any) -> Driver:
+    config = {**UNALIGNED, "touched": str(home / "touched")}
+    options = {"home": str(home), "slow_s": 0.02, "config": config, **more}
+    app = Path(__file__).with_name("keyed_app.py")
+    return Driver(app, options, home / f"{name}.log", failpoint)
+
+
 @pytest.mark.parametrize("failpoint", ["pre-committed:2", "prepared:3", "decided:3", "sealed:2"])
 def test_killed_while_rows_wait(tmp_path: Path, failpoint: str) -> None:
     given = Input(tmp_path / "in", rows=100)
     given.add(files=3)
-    app = Path(__file__).with_name("keyed_app.py")
-    options = {"home": str(tmp_path), "slow_s": 0.02, "config": UNALIGNED}
     for number in range(2):  # the second driver dies in an epoch that runs again
-        Driver(app, options, tmp_path / f"driver-{number}.log", failpoint).die()
+        unaligned_driver(tmp_path, f"driver-{number}", failpoint).die()
     assert len(results(tmp_path / "out")) < given.rows
     finish(tmp_path, given)
+
+
+def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
+    """Its tasks then end an epoch that its successor, dead by now, has ended at another row. The
+    driver's Python sleeps a while longer: else it would find the new lease and cancel them."""
+    given = Input(tmp_path / "in", rows=100)
+    given.add(files=3)
+    frozen = unaligned_driver(tmp_path, "frozen")
+    successor, gate = successor_of(tmp_path, "decided:1")
+    wait_until("a row", lambda: bool(results(tmp_path / "out")), 120)
+    jvm = frozen.jvm().pid
+    begun = newest_epoch(tmp_path)
+    wait_until("an epoch's begin", lambda: newest_epoch(tmp_path) > begun, 60, pause_s=0.001)
+    (tmp_path / "touched").unlink()
+    wait_until("a row of it", (tmp_path / "touched").exists, 60, pause_s=0.001)
+    os.kill(jvm, signal.SIGSTOP)
+    frozen.freeze()
+    epoch = newest_epoch(tmp_path)
+    gate.touch()
+    successor.die()
+    assert (tmp_path / f"store/numbers/spark/commits/{epoch}").exists()
+    before = state_after(tmp_path, epoch)
+    for process in frozen.tree():
+        if process.pid != frozen.pid:
+            process.resume()
+
+    def rewritten() -> bool:
+        return {partition for partition, *_ in state_after(tmp_path, epoch) - before} == {"0", "1"}
+
+    wait_until("the state of its tasks", rewritten, 60)
+    fenced(frozen)
+    finish(tmp_path, given)
+
+
+def state_after(home: Path, epoch: int) -> set[tuple[str, str, int]]:
+    """Return partition, name and time of each file with the state after an epoch."""
+    files = (home / "store/numbers/spark/state/0").glob(f"*/{epoch + 1}[_.]*zip")
+    return {(path.parent.name, path.name, path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_frozen_driver_that_wakes_up_cannot_decide_for_its_successor(tmp_path: Path) -> None:
+    """Both have stored an attempt at the same epoch, cut at other rows, and the older one decides
+    first: with its own state."""
+    given = Input(tmp_path / "in", rows=100)
+    given.add(files=3)
+    frozen = unaligned_driver(tmp_path, "frozen", "prepared:3@stop")
+    successor, gate = successor_of(tmp_path, "prepared:1@stop")
+    stopped(frozen)
+    epoch = newest_epoch(tmp_path)
+    decision = tmp_path / f"store/numbers/spark/commits/{epoch}"
+    gate.touch()
+    stopped(successor)
+    assert newest_epoch(tmp_path) == epoch
+    assert not decision.exists()
+    fenced(frozen)
+    assert decision.exists()
+    successor.thaw()
+    wait_until("the decision is void", lambda: "is void" in successor.text(), 60)
+    successor.kill_tree()
+    finish(tmp_path, given)
+
+
+def successor_of(home: Path, failpoint: str) -> tuple[Driver, Path]:
+    """Start a driver that cuts its epochs elsewhere; it waits for the returned path."""
+    gate = home / "gate"
+    more = {"slow_s": 0.005, "gate": str(gate)}
+    return unaligned_driver(home, "successor", failpoint, **more), gate
+
+
+def stopped(driver: Driver) -> None:
+    line = reached_line("prepared", stops=True)
+    wait_until("it stops", lambda: line in driver.text(), 120)
+
+
+def fenced(driver: Driver) -> None:
+    driver.thaw()
+    assert driver.wait(60) == 1
+    assert "FencedError" in driver.text(), driver.tail()
+    driver.kill_tree()
+
+
+def newest_epoch(home: Path) -> int:
+    offsets = home / "store/numbers/spark/offsets"
+    return max(int(path.name) for path in offsets.iterdir() if path.name.isdigit())
+
+
+@pytest.mark.parametrize("failpoint", [None, "decided:2"])
+def test_a_drain_processes_the_rows_that_wait(tmp_path: Path, failpoint: str | None) -> None:
+    given = Input(tmp_path / "in", rows=100)
+    given.add()
+    app = Path(__file__).with_name("keyed_app.py")
+    options = {"home": str(tmp_path), "slow_s": 0.02, "config": UNALIGNED, "drain": True}
+    driver = Driver(app, options, tmp_path / "driver.log", failpoint)
+    if failpoint:
+        driver.die()
+        assert len(results(tmp_path / "out")) < given.rows
+        finish(tmp_path, given)
+        return
+    assert driver.wait(120) == 0, driver.tail()
+    assert list((tmp_path / "savepoints").iterdir())
+    check_numbers(tmp_path, given)
+
+
+def test_a_bounded_job_in_event_time_ends_with_all_rows_and_timers(tmp_path: Path) -> None:
+    given = Input(tmp_path / "in", rows=40)
+    given.add(files=3)
+    given.put([END])
+    app, config = Path(__file__).with_name("keyed_app.py"), {**UNALIGNED, "ending": "latest"}
+    options = {"home": str(tmp_path), "slow_s": 0.01, "config": config, "job": "sessions"}
+    Driver(app, options, tmp_path / "driver.log", "prepared:2").die()
+    assert len(results(tmp_path / "out")) < given.rows
+    sessions_job(tmp_path, 0.0, **config).run()
+    check_sessions(tmp_path, given)
+
+
+def test_after_a_kill_the_greatest_event_time_is_remembered(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """It came with a row that the killed driver has processed: timers fire without a later one."""
+
+    def partition(key: str) -> int:
+        return int(spark.sql(f"SELECT pmod(hash('{key}'), 2)").head()[0])
+
+    far = next(key for key in map(str, range(20)) if partition(key) != partition("a"))
+    given = Input(tmp_path / "in", rows=100)
+    given.add(keys="a")
+    given.put([{**END, "k": far}])
+    app = Path(__file__).with_name("keyed_app.py")
+    options = {"home": str(tmp_path), "slow_s": 0.03, "config": UNALIGNED, "job": "sessions"}
+    Driver(app, options, tmp_path / "driver.log", "decided:5").die()
+    before = results(tmp_path / "out")
+    assert far in {row["k"] for row in before}
+    assert len(before) < given.rows
+    running = RunningJob(sessions_job(tmp_path, 0.0))
+    ats = {row["at"] for row in given.read() if row["k"] == "a"}
+    wait_for_rows(tmp_path, running, given.rows + 1 + len(ats))
+    running.end()
+    check_sessions(tmp_path, given)
 
 
 def test_a_bounded_job_that_would_never_end_is_refused(tmp_path: Path, spark: SparkSession) -> None:

@@ -54,6 +54,14 @@ def test_an_attempts_rows_come_back_with_its_transactions(tmp_path: Path) -> Non
     assert store.channel_state(-1) == store.channel_state(99) == state()
 
 
+def test_event_times_come_back_without_rows(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    parts = PreparedSinks()
+    parts.channel_state = ChannelState(event_times=(1_700_000_000_000, None))
+    store.write_prepared(0, 1, parts)
+    assert store.channel_state(0) == parts.channel_state
+
+
 def test_a_restored_jobs_rows_of_before_its_first_epoch_stay(tmp_path: Path) -> None:
     store = CheckpointStore(LocalFiles(tmp_path), LocalFiles(tmp_path / "spark"))
     store.create_identity(JobIdentity("j", "l", "job", first_epoch=7, created_at=0.0))

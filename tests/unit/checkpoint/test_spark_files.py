@@ -64,9 +64,23 @@ def test_format_2_names_carry_unique_ids(tmp_path: Path) -> None:
     found = tree(tmp_path, f"1_{OTHER}.zip", f"2_{ID}.zip", f"2_{ID}.zip.crc")
     assert chain(found, 2, ID) == ([f"2_{ID}.zip", f"2_{ID}.zip.crc"], [])
     assert chain(found, 2, OTHER)[1] == [f"2_{OTHER}.*"]
+    found = tree(tmp_path, f"2_{OTHER}.zip")
+    assert chain(found, 2, OTHER) == ([f"2_{OTHER}.zip"], []), "each attempt at a version by itself"
     commit = [{"stateUniqueIds": {"0": [["a"], ["b", "c"]]}}]
     assert unique_ids(commit, "0/1") == ["b", "c"]
     assert unique_ids([{"nextBatchWatermarkMs": 0}], "0/1") == []
+
+
+def test_in_format_2_a_whole_copy_of_one_attempt_may_not_be_of_the_chain(tmp_path: Path) -> None:
+    """Two attempts at version 3: perhaps the one without a whole copy is the one that counts."""
+    names = [f"2_{ID}.zip", f"2_{ID}.changelog", f"3_{ID}.changelog", f"3_{OTHER}.changelog"]
+    names += [f"3_{OTHER}.zip", f"4_{ID}.changelog", f"4_{OTHER}.changelog"]
+    needed, missing = chain(tree(tmp_path, *names), 4, ID)
+    assert needed == sorted({*names} - {f"2_{ID}.changelog", f"4_{OTHER}.changelog"})
+    assert missing == []
+    found = tree(tmp_path, f"3_{ID}.zip")
+    needed, _ = chain(found, 4, ID)
+    assert needed == sorted([f"3_{ID}.zip", f"3_{OTHER}.zip", f"4_{ID}.changelog"])
 
 
 def test_stores_are_counted_by_operator_and_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.state_backend import PROVIDER, check_backend
+from seamark.runtime.state_backend import FORMAT, PROVIDER, check_backend, format_settings
 
 HASHMAP = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -46,3 +46,19 @@ def test_a_stateless_query_becomes_stateful_only_with_the_backend_of_its_log(
 
 def test_a_new_checkpoint_may_have_any(tmp_path: Path) -> None:
     check_backend("clicks", LocalFiles(tmp_path), ROCKSDB, stateful=True)
+
+
+def test_a_checkpoint_keeps_the_format_of_its_state(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+
+    def settings(given: int | None = None, *, keyed: bool = False) -> dict[str, str]:
+        return format_settings("clicks", given, files, keyed=keyed)
+
+    assert settings() == settings(1, keyed=True) == settings(2, keyed=True) == {}
+    assert settings(keyed=True) == {FORMAT: "2"}
+    for version, own in ((1, {}), (2, {FORMAT: "2"})):
+        files.create(f"commits/{version + 8}", f"v{version}\n{{}}".encode())
+        assert settings() == settings(keyed=True) == own
+        assert settings(version) == {}
+        with pytest.raises(ConfigurationError, match=f"the state in .* is of format {version}"):
+            settings(3 - version)

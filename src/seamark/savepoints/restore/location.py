@@ -26,8 +26,15 @@ from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
+from seamark.runtime.keyed_operator import IN_FLIGHT
 from seamark.runtime.spark_versions import writing_settings
-from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
+from seamark.runtime.state_backend import (
+    CHANGELOG,
+    FORMAT,
+    PROVIDER,
+    given_format,
+    provider_of,
+)
 from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
@@ -41,7 +48,6 @@ from seamark.savepoints.state.layout import (
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.state.rows import StateClasses, read_rows, write_rows, writing_session
 
-FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
 
 
@@ -106,7 +112,7 @@ def native_problems(
     saved = log_version(
         open_files(spark, savepoint.uri, make=False), f"spark/commits/{savepoint.epoch}"
     )
-    wanted = session_format(spark)
+    wanted = given_format(spark) or saved
     found = []
     if backend.value != savepoint.state_backend:
         found.append(
@@ -125,9 +131,10 @@ def native_problems(
     ]
 
 
-def session_format(spark: SparkSession) -> int:
-    """Return the checkpoint format (1 or 2) that queries of this session write."""
-    return int(spark.conf.get(FORMAT, "1") or 1)
+def _new_format(spark: SparkSession, operators: Iterable[Operator]) -> int:
+    """Return the format for the state of a new job: as `format_settings` has it."""
+    families = (f for o in operators for store in o.stores for f in store.families)
+    return given_format(spark) or 1 + any(IN_FLIGHT in family.name for family in families)
 
 
 def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
@@ -197,13 +204,14 @@ def restore_canonical(
     if savepoint.drained:  # its watermark would make every later row late
         commit["nextBatchWatermarkMs"] = savepoint.watermark_ms
     saved_ids = commit.pop("stateUniqueIds", None) or {}
-    state = _NewState(spark, savepoint, files, settings)
+    placed = [o for o in savepoint.operators if o.uid in placement.operators]
+    empty = [new.planned.describe(new.index) for new in new_operators]
+    state = _NewState(spark, savepoint, files, settings, _new_format(spark, [*placed, *empty]))
     ids = {}
-    for operator in savepoint.operators:
-        if operator.uid in placement.operators:
-            index = placement.operators[operator.uid]
-            ids[str(index)] = state.write(operator, index, saved_ids.get(str(operator.index), []))
-            failpoints.reached("state-restored")
+    for operator in placed:
+        index = placement.operators[operator.uid]
+        ids[str(index)] = state.write(operator, index, saved_ids.get(str(operator.index), []))
+        failpoints.reached("state-restored")
     for new in new_operators:
         ids[str(new.index)] = state.write_empty(new)
     if ids := {index: of for index, of in ids.items() if any(map(any, of))}:
@@ -252,7 +260,8 @@ def _offsets(
 
 class _NewState:
     """The state of a savepoint, on its way into the Spark checkpoint location `files`. `settings`
-    are the new query's, as far as they differ from the savepoint's."""
+    are the new query's, as far as they differ from the savepoint's; `format_` is of state written
+    as rows."""
 
     def __init__(
         self,
@@ -260,6 +269,7 @@ class _NewState:
         savepoint: SavepointRecord,
         files: CheckpointFiles,
         settings: Mapping[str, str],
+        format_: int,
     ) -> None:
         self._spark, self._savepoint, self._files = spark, savepoint, files
         self._partitions = int(settings[PARTITIONS])
@@ -269,11 +279,7 @@ class _NewState:
         saved = self._metadata.files
         self._described = {o.index: o for o in read_operators(saved, savepoint.epoch)}
         self._native = savepoint.type is SavepointType.NATIVE
-        self.format = (
-            log_version(saved, f"commits/{savepoint.epoch}")
-            if self._native
-            else session_format(spark)
-        )
+        self.format = log_version(saved, f"commits/{savepoint.epoch}") if self._native else format_
 
     def _layout(self, described: str) -> StateLayout:
         classes, at = StateClasses.of(self._spark), self._files.uri

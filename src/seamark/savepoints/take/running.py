@@ -116,8 +116,9 @@ class _Taking:
         self._aligned = contextlib.ExitStack()
 
     def begin(self, drain: Drain | None) -> SavepointFuture:
-        # The savepoint's epoch writes all rows, those of earlier epochs too.
-        self._aligned.enter_context(self.run.aligned())
+        # The savepoint's epoch writes all rows, those of earlier epochs too. It carries rows that
+        # wait with their key, but a drain would fire timers before them.
+        self._aligned.enter_context(self.run.aligned(keyed=drain is not None))
         try:
             return self._begin(drain)
         except BaseException:
@@ -166,8 +167,9 @@ class _Taking:
 
     def _drain(self, drain: Drain) -> None:
         """Let the job process all rows that it has read, read no more, and close its windows."""
-        if self.run.coordinator.channel_state.stages:  # held sources make no epoch for them
-            self.run.trigger_checkpoint().result()
+        # Rows that wait, those of an epoch under way too, come first: held sources make no epoch
+        # for them.
+        self.run.trigger_checkpoint().result()
         drain.hold_sources()
         try:
             # Every epoch with rows was begun before the epoch of this answer, or is that epoch.
