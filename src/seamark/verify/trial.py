@@ -177,7 +177,8 @@ class Trial:
         for step in steps:
             if time.monotonic() + step.pause_s > deadline:
                 break
-            time.sleep(step.pause_s)
+            if self._cut.wait(step.pause_s):
+                return False
             self._say(f"fault {step.number}: {step}")
             begun_s = time.time()
             try:
