@@ -148,6 +148,7 @@ def test_killed_while_rows_wait(tmp_path: Path, failpoint: str) -> None:
     finish(tmp_path, given)
 
 
+@pytest.mark.chaos
 def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
     """Its tasks then end an epoch that its successor, dead by now, has ended at another row. The
     driver's Python sleeps a while longer: else it would find the new lease and cancel them."""
