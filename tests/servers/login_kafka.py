@@ -53,7 +53,7 @@ class TokenEndpoint:
                 body: dict[str, Any] = {"error": "invalid_client"}
                 good = self.headers["Authorization"] == f"Basic {login}"
                 if good and "grant_type=client_credentials" in form:
-                    token = endpoint._token(lifetime_s)
+                    token = endpoint.token(lifetime_s)
                     body = {"access_token": token, "token_type": "Bearer", "expires_in": lifetime_s}
                 data = json.dumps(body).encode()
                 self.send_response(200 if "access_token" in body else 401)
@@ -70,7 +70,8 @@ class TokenEndpoint:
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self._server.server_port}/token"
 
-    def _token(self, lifetime_s: int) -> str:
+    def token(self, lifetime_s: int) -> str:
+        """Return a token that the broker takes."""
         self.given += 1
         now = int(time.time())
         claims = {

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamark.model.errors import PreflightError, SeamarkError
-from seamark.sinks.kafka import KafkaSink, native_library
+from seamark.sinks.kafka import KafkaSink, msk_iam, native_library
 from tests.chaos.scenario import PassthroughScenario
 from tests.class_archive import JAVA_OPTIONS
 from tests.integration.kafka import sink_kit as kit
@@ -55,6 +55,28 @@ def test_every_step_of_the_protocol(
     sink = sink_on(broker, name, getattr(broker, login)())
     kit.every_step_of_the_protocol(sink, broker.cluster.bootstrap_servers, name)
     assert login != "by_token" or broker.tokens.given >= 2
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_tokens_of_our_own_making(
+    broker: LoginKafka, by_row: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MSK's login at a broker without IAM: its tokens are signed by the broker's own provider, and
+    end soon, so that the clients ask again."""
+    if by_row:
+        monkeypatch.setattr(native_library, "load", lambda: None)
+    given = broker.tokens.given
+    monkeypatch.setattr(msk_iam, "sign", lambda options: (broker.tokens.token(6), 6.0))
+    name = topic(broker)
+    login = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(broker.authority),
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+    }
+    sink = sink_on(broker, name, login)
+    kit.every_step_of_the_protocol(sink, broker.cluster.bootstrap_servers, name)
+    assert broker.tokens.given >= given + 2
 
 
 def test_a_wrong_secret_is_said_soon_and_not_shown(broker: LoginKafka) -> None:

@@ -7,6 +7,7 @@ import inspect
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyspark.sql.streaming
@@ -24,7 +25,10 @@ from seamark.streaming.job import StreamJob
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.writer import DataStreamWriter
 from tests.chaos.workload import read_column
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.mysql import MySQLServer
 from tests.servers.postgres import PostgresServer
+from tests.storage_servers import serving
 
 FAST = sm.RestartStrategy.fixed_delay(attempts=3, delay="10ms")
 
@@ -182,23 +186,28 @@ def test_csv_and_delta_with_partitions(
         add(tmp_path, range(40, 60))
 
 
-def test_jdbc_writes_rows_and_counts(tmp_path: Path, rows: DataFrame) -> None:
-    with PostgresServer() as server:
-        login, _, place = server.url().removeprefix("postgresql://").rpartition("@")
-        user, _, password = login.partition(":")
-        given = {"url": f"jdbc:postgresql://{place}", "user": user, "password": password}
-        given["driver"] = "org.postgresql.Driver"
+@pytest.mark.parametrize("make", [PostgresServer, MariaDBServer, MySQLServer])
+def test_jdbc_writes_rows_and_counts(
+    make: type[PostgresServer | MariaDBServer], tmp_path: Path, rows: DataFrame
+) -> None:
+    for server in serving(make):
+        url = urlsplit(server.url())
+        given = {
+            "url": f"jdbc:{url.scheme}://127.0.0.1:{url.port}{url.path}",
+            "user": url.username,
+            "password": unquote(url.password or ""),
+            "driver": "org.example.Driver",
+        }
         counts = rows.groupBy("page").count()
         for ends in (40, 60):
             writer = sm.write_stream(rows).format("jdbc").options(dbtable="clicks", **given)
             run_once(writer, tmp_path / "store/clicks")
             writer = sm.write_stream(counts).format("jdbc").options(dbtable="counts", **given)
             run_once(writer.option("keys", "page").outputMode("update"), tmp_path / "store/counts")
-            assert server.execute("SELECT id FROM clicks ORDER BY id") == [
-                (n,) for n in range(ends)
-            ]
-            found = server.execute('SELECT page, "count" FROM counts ORDER BY page')
-            assert found == [(f"p{i}", len(range(i, ends, 3))) for i in range(3)]
+            found = server.execute("SELECT id FROM clicks ORDER BY id")
+            assert list(found) == [(n,) for n in range(ends)]
+            found = server.execute("SELECT page, count FROM counts ORDER BY page")
+            assert list(found) == [(f"p{i}", len(range(i, ends, 3))) for i in range(3)]
             add(tmp_path, range(40, 60))
 
 

@@ -31,7 +31,7 @@ MESSAGE = np.dtype(
 PRODUCER = 0
 COPY, MESSAGE_PARTITION = 0x2, 0x8  # flags of produce_batch
 UNASSIGNED = -1  # "let the partitioner choose"
-EVENT_DELIVERY, EVENT_ERROR, EVENT_STATISTICS = 0x1, 0x8, 0x40
+EVENT_DELIVERY, EVENT_ERROR, EVENT_STATISTICS, EVENT_TOKEN = 0x1, 0x8, 0x40, 0x100
 QUEUE_FULL, PURGED_IN_QUEUE = -184, -152
 PURGE_QUEUE, PURGE_IN_FLIGHT = 0x1, 0x2
 _SUPPORTED = (0x02_00_00_00, 0x03_00_00_00)  # from, below
@@ -46,6 +46,8 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "conf_destroy": (None, [_P]),
     "new": (_P, [_I, _P, _S, _N]),
     "destroy": (None, [_P]),
+    "oauthbearer_set_token": (_I, [_P, _S, ctypes.c_int64, _S, _P, _N, _S, _N]),
+    "oauthbearer_set_token_failure": (_I, [_P, _S]),
     "purge": (_I, [_P, _I]),
     "topic_new": (_P, [_P, _S, _P]),
     "topic_name": (_S, [_P]),

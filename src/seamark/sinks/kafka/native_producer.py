@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
+from seamark.sinks.kafka import msk_iam
 from seamark.sinks.kafka import native_library as c
 from seamark.sinks.kafka.partitioner import Partitioner, layout
 from seamark.sinks.kafka.producer import (
@@ -58,16 +59,36 @@ class NativeProducer(Producer):
     def _new_client(self) -> int:
         error = ctypes.create_string_buffer(1024)
         conf = self._library.conf_new()
-        for name, value in self._config.settings:
+        settings, self._ask_token = msk_iam.for_librdkafka(dict(self._config.settings))
+        for name, value in settings.items():
             if self._library.conf_set(conf, name.encode(), value.encode(), error, len(error)):
                 self._library.conf_destroy(conf)
                 raise SeamarkError(f"{self._config.sink}: {error.value.decode()}")
-        self._library.conf_set_events(conf, c.EVENT_DELIVERY | c.EVENT_ERROR | c.EVENT_STATISTICS)
+        events = c.EVENT_DELIVERY | c.EVENT_ERROR | c.EVENT_STATISTICS
+        self._library.conf_set_events(conf, events | (c.EVENT_TOKEN if self._ask_token else 0))
         client = self._library.new(c.PRODUCER, conf, error, len(error))
         if not client:
             self._library.conf_destroy(conf)
             raise SeamarkError(f"{self._config.sink}: {error.value.decode()}")
+        if self._ask_token:
+            self._give_token(client)
         return int(client)
+
+    def _give_token(self, client: int) -> None:
+        """Give librdkafka a token of ours: at the start, and when it asks for the next."""
+        assert self._ask_token is not None
+        why = ctypes.create_string_buffer(512)
+        try:
+            token, lifetime_s = self._ask_token()
+            until_ms = int((time.time() + lifetime_s) * 1000)
+            code = self._library.oauthbearer_set_token(
+                client, token.encode(), until_ms, b"seamark", None, 0, why, len(why)
+            )
+            reason = why.value if code else b""
+        except OSError as error:
+            reason = str(error).encode()
+        if reason:
+            self._library.oauthbearer_set_token_failure(client, reason)
 
     def init_transactions(self, timeout_s: float) -> None:
         """See `producer.Producer`."""
@@ -192,6 +213,8 @@ class NativeProducer(Producer):
                     self._count(event)
                 case c.EVENT_STATISTICS:
                     self._learn_identity(library.event_stats(event))
+                case c.EVENT_TOKEN:
+                    self._give_token(self._client)
             library.event_destroy(event)
             wait_ms = 0
 

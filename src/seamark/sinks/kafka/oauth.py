@@ -2,6 +2,7 @@
 
 librdkafka, which writes, gets its tokens itself. kafka-python, which the driver uses, gets them
 from `token_provider`. Java's settings, as a Kafka source takes them, become librdkafka's here.
+`msk_iam.py` has the tokens of Amazon's MSK.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
+from seamark.sinks.kafka import msk_iam
 
 _NAME = "sasl.oauthbearer."
 _JAAS, _HANDLER = "sasl.jaas.config", "sasl.login.callback.handler.class"
@@ -54,6 +56,10 @@ def from_java(options: Mapping[str, Any], sink: str) -> dict[str, Any]:
     given = dict(options)
     prefix = "kafka." if f"kafka.{_JAAS}" in given else ""
     text = given.get(prefix + _JAAS)
+    if isinstance(text, str) and msk_iam.MODULE in text:
+        for name in (_JAAS, _HANDLER, "sasl.client.callback.handler.class"):
+            given.pop(prefix + name, None)
+        return msk_iam.from_java(given, jaas_values(text), sink)
     if isinstance(text, str) and _MODULE in text:
         del given[prefix + _JAAS]
         handler = str(given.pop(prefix + _HANDLER, "OAuthBearerLoginCallbackHandler"))
@@ -86,6 +92,8 @@ def jaas_values(text: str) -> dict[str, str]:
 
 def check(options: Mapping[str, str], sink: str) -> None:
     """Raise ConfigurationError for a login by OAUTHBEARER that is not whole, or of another kind."""
+    if msk_iam.OPTION in options:
+        return
     mechanism = options.get("sasl.mechanism", options.get("sasl.mechanisms", ""))
     given = {name for name in options if name.startswith(_NAME)}
     if mechanism.upper() != "OAUTHBEARER":
@@ -133,6 +141,8 @@ def token_provider(options: Mapping[str, str]) -> Any:
 
 def _ask(options: Mapping[str, str]) -> tuple[str, float]:
     """Return a token and for how many seconds it is good."""
+    if msk_iam.OPTION in options:
+        return msk_iam.sign(options)
     url = options[f"{_NAME}token.endpoint.url"]
     form = {"grant_type": "client_credentials"}
     if scope := options.get(f"{_NAME}scope"):

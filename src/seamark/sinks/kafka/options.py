@@ -148,7 +148,9 @@ def admin_options(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
     if "sasl_mechanism" in settings:
         settings["sasl_mechanism"] = settings["sasl_mechanism"].upper()
         if settings["sasl_mechanism"] == "OAUTHBEARER":
-            settings["sasl_oauth_token_provider"] = oauth.token_provider(options)
+            settings["sasl_oauth_token_provider"] = oauth.token_provider(
+                {**options, "bootstrap.servers": servers}
+            )
     if options.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         settings["ssl_check_hostname"] = False
     return settings

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import MissingDependencyError, PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity, errors
-from seamark.sinks.kafka import options
+from seamark.sinks.kafka import msk_iam, options
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.prefix_owner import Holder, find_holder, group_of
 from seamark.sinks.kafka.transactional_id import capped
@@ -142,7 +142,7 @@ def _refused_options(sink: KafkaSink, name: str) -> str:
         raise MissingDependencyError(
             f"{name} needs confluent-kafka and kafka-python: pip install 'seamark[kafka]'"
         ) from error
-    settings = dict(sink.producer_settings(name).settings)
+    settings, _ = msk_iam.for_librdkafka(dict(sink.producer_settings(name).settings))
     if sink.exactly_once:
         settings["transactional.id"] = "seamark-preflight"  # never initialised
     try:
@@ -159,7 +159,7 @@ def _why_unreachable(sink: KafkaSink, name: str) -> str:
     import confluent_kafka
 
     errors: list[Any] = []
-    settings: dict[str, Any] = dict(sink.producer_settings(name).settings)
+    settings = msk_iam.for_confluent(dict(sink.producer_settings(name).settings))
     settings["error_cb"] = errors.append
     client = confluent_kafka.Producer(settings)
     try:

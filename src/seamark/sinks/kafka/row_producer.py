@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
-from seamark.sinks.kafka import producer
+from seamark.sinks.kafka import msk_iam, producer
 from seamark.sinks.kafka.producer import Producer, ProducerConfig, Progress, explained, refused
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class RowProducer(Producer):
         super().__init__(config)
         self._failure: tuple[int, Any, str | None] | None = None  # rows, first error, its topic
         self._fatal: Any = None
-        settings: dict[str, Any] = dict(config.settings)
+        settings = msk_iam.for_confluent(dict(config.settings))
         settings["stats_cb"] = self._learn_identity
         settings["error_cb"] = self._on_error
         try:
