@@ -148,6 +148,7 @@ def test_killed_while_rows_wait(tmp_path: Path, failpoint: str) -> None:
     finish(tmp_path, given)
 
 
+@pytest.mark.chaos
 def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
     """Its tasks then end an epoch that its successor, dead by now, has ended at another row. The
     driver's Python sleeps a while longer: else it would find the new lease and cancel them."""
@@ -156,18 +157,12 @@ def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
     frozen = unaligned_driver(tmp_path, "frozen")
     successor, gate = successor_of(tmp_path, "decided:1")
     wait_until("a row", lambda: bool(results(tmp_path / "out")), 120)
-    jvm = frozen.jvm().pid
-    begun = newest_epoch(tmp_path)
-    wait_until("an epoch's begin", lambda: newest_epoch(tmp_path) > begun, 60, pause_s=0.001)
-    (tmp_path / "touched").unlink()
-    wait_until("a row of it", (tmp_path / "touched").exists, 60, pause_s=0.001)
-    os.kill(jvm, signal.SIGSTOP)
-    frozen.freeze()
-    epoch = newest_epoch(tmp_path)
+    epoch = freeze_in_its_tasks(tmp_path, frozen)
     gate.touch()
     successor.die()
     assert (tmp_path / f"store/numbers/spark/commits/{epoch}").exists()
     before = state_after(tmp_path, epoch)
+    assert before
     for process in frozen.tree():
         if process.pid != frozen.pid:
             process.resume()
@@ -175,9 +170,26 @@ def test_a_frozen_driver_that_wakes_up_changes_no_state(tmp_path: Path) -> None:
     def rewritten() -> bool:
         return {partition for partition, *_ in state_after(tmp_path, epoch) - before} == {"0", "1"}
 
-    wait_until("the state of its tasks", rewritten, 60)
+    wait_until("the state of its tasks", rewritten, 120)
     fenced(frozen)
     finish(tmp_path, given)
+
+
+def freeze_in_its_tasks(home: Path, driver: Driver) -> int:
+    """Freeze a driver when tasks of an epoch have begun and none has ended; return the epoch."""
+    jvm, touched = driver.jvm().pid, home / "touched"
+    for _ in range(10):
+        before = newest_epoch(home)
+        wait_until("an epoch's begin", lambda: newest_epoch(home) > before, 60, pause_s=0.001)  # noqa: B023
+        epoch = newest_epoch(home)
+        touched.unlink(missing_ok=True)
+        wait_until("a row of it", touched.exists, 60, pause_s=0.001)
+        os.kill(jvm, signal.SIGSTOP)
+        driver.freeze()
+        if newest_epoch(home) == epoch and not state_after(home, epoch):
+            return epoch
+        driver.thaw()
+    raise AssertionError("too slow to freeze a driver in its tasks, 10 times")
 
 
 def state_after(home: Path, epoch: int) -> set[tuple[str, str, int]]:
@@ -203,7 +215,7 @@ def test_a_frozen_driver_that_wakes_up_cannot_decide_for_its_successor(tmp_path:
     fenced(frozen)
     assert decision.exists()
     successor.thaw()
-    wait_until("the decision is void", lambda: "is void" in successor.text(), 60)
+    wait_until("the decision is void", lambda: "is void" in successor.text(), 120)
     successor.kill_tree()
     finish(tmp_path, given)
 
@@ -222,7 +234,7 @@ def stopped(driver: Driver) -> None:
 
 def fenced(driver: Driver) -> None:
     driver.thaw()
-    assert driver.wait(60) == 1
+    assert driver.wait(120) == 1
     assert "FencedError" in driver.text(), driver.tail()
     driver.kill_tree()
 
