@@ -1,7 +1,11 @@
-"""Sinks that take ROW_S for each row, as an overloaded system does."""
+"""Sinks that take ROW_S for each row, as an overloaded system does; some tasks less, others more.
+
+The sources give an epoch as many rows as fit: at an even pace few would be left.
+"""
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Any
 
@@ -10,6 +14,7 @@ import pyarrow as pa
 import seamark as sm
 
 ROW_S = 0.004
+_PACES = (0.3, 0.5, 2.0)
 
 
 class SlowWriter:
@@ -32,9 +37,9 @@ class SlowWriter:
 
 class SlowKafkaSink(sm.KafkaSink):
     def create_writer(self, context: Any) -> Any:
-        return SlowWriter(super().create_writer(context))
+        return SlowWriter(super().create_writer(context), ROW_S * random.choice(_PACES))
 
 
 class SlowSQLiteSink(sm.SQLiteSink):
     def create_writer(self, context: Any) -> Any:
-        return SlowWriter(super().create_writer(context))
+        return SlowWriter(super().create_writer(context), ROW_S * random.choice(_PACES))
