@@ -143,6 +143,15 @@ class DriverProcess:
         """Return the JVMs of executors outside of the driver's; none in local mode."""
         return [p for p in self.tree() if any("ExecutorBackend" in part for part in _command(p))]
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether one of its processes, not a JVM, is stopped by a signal."""
+        for process in self.tree():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.status() == psutil.STATUS_STOPPED and "java" not in _name(process):
+                    return True
+        return False
+
     def freeze(self) -> None:
         """SIGSTOP every process, first the JVM: it decides epochs."""
         for process in sorted(self.tree(), key=lambda p: "java" not in _name(p)):

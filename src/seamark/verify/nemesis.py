@@ -243,7 +243,8 @@ class Nemesis:
         self._job.start(f"{failpoint}{failpoints.STOP}")
         driver = self._job.driver
         line = failpoints.reached_line(failpoint.partition(":")[0], stops=True)
-        return self._await(driver, lambda: line in driver.text())
+        # The line comes first: a driver that is woken before it stops would stop for ever.
+        return self._await(driver, lambda: line in driver.text() and driver.is_stopped)
 
     def _disk_full(self, step: Step) -> str:
         assert self._systems.disk is not None
