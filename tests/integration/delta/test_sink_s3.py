@@ -23,7 +23,6 @@ from seamark.verify.conformance.steps import until_proved
 from tests.integration.delta.sink_kit import (
     attempt,
     batch,
-    by_key,
     driver,
     made,
     numbers,
@@ -60,15 +59,6 @@ class TestWhatS3CouldBreak:
 @pytest.mark.chaos
 class TestDeltaOnS3(SinkConformance, ExpiryConformance, ServerConformance):
     """The whole of it."""
-
-
-@pytest.mark.chaos
-class TestChangesOnS3(SinkConformance, ExpiryConformance, ServerConformance):
-    """The same with keys and op: rows are staged there, and merged at the commit."""
-
-    @pytest.fixture
-    def under(self, under: SinkUnderTest) -> SinkUnderTest:
-        return by_key(under)
 
 
 @pytest.fixture(scope="module")
