@@ -14,9 +14,8 @@ from typing import Protocol
 from pyspark.find_spark_home import _find_spark_home
 
 from seamark.model import failpoints
-from seamark.protocol.points import Point
 from seamark.verify.driver import DriverProcess
-from seamark.verify.plan import SIGTERM, Step
+from seamark.verify.plan import HOLD, SIGTERM, Step
 from seamark.verify.systems import Systems
 
 DIED_AT = "died at"
@@ -24,6 +23,8 @@ DIED_AT = "died at"
 REACH_EPOCHS = 6
 """How many epochs a driver may commit on its way to its failpoint, before it is killed where it
 is; and half the job's patience is its time."""
+OLD_ACTS_S = 15.0
+"""How long a successor stands still at its failpoint, for the one before it to act and end."""
 EXECUTORS = {
     "PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell",
     "PYSPARK_PYTHON": sys.executable,
@@ -34,6 +35,10 @@ EXECUTORS = {
 
 FATAL = ("LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError")
 """Forbidden to a job here: nobody has deleted a file or stayed away for long."""
+
+
+class OverError(Exception):
+    """The run is over: the first finding has ended it."""
 
 
 def fatal_in(driver: DriverProcess) -> list[str]:
@@ -69,6 +74,9 @@ class Patient(Protocol):
     def fail(self, text: str) -> None:
         """Note something that must not happen."""
 
+    def check(self) -> None:
+        """Raise OverError if the run is over; the methods above do so too."""
+
 
 class Nemesis:
     """Does one step after the other; each returns what came of it, for the time-line."""
@@ -98,11 +106,7 @@ class Nemesis:
             self._job.start()
             return "ended"
         self._job.driver.kill_tree()
-        if not step.how:
-            self._job.start()
-            return "killed"
-        before = ["decided"] * step.how.startswith(Point.RECOVERY_COMMITTED.value)
-        told = [self._die_at(point) for point in [*before, step.how]]
+        told = [self._die_at(point) for point in (step.at, step.then) if point]
         self._job.start()
         return ", then ".join(["killed", *told])
 
@@ -128,6 +132,7 @@ class Nemesis:
             and self._job.epochs_done() < epochs + REACH_EPOCHS
             and time.monotonic() < deadline
         ):
+            self._job.check()
             time.sleep(0.05)
         return there
 
@@ -178,6 +183,12 @@ class Nemesis:
         names = sorted(self._systems.proxies)
         name = names[int(step.chance * len(names))]
         proxy, before = self._systems.proxies[name], self._systems.proxies[name].cuts
+        if step.how == HOLD:
+            before, proxy.hold_s = proxy.held, step.lasts_s
+            self._job.aim(step.aim_s)
+            time.sleep(step.lasts_s + 1)
+            proxy.hold_s = 0.0
+            return f"to {name}, {proxy.held - before} commits"
         self._job.aim(step.aim_s)
         if step.how == "delay":
             proxy.delay_s = step.amount / 1000
@@ -210,7 +221,8 @@ class Nemesis:
             old.thaw()
             return "woken"
         told = self._succeed(old, step)
-        code = old.wait(self._job.patience_s)
+        self._await_end(old, self._job.patience_s)
+        code = old.wait(0.1)
         old.kill_tree()
         if code == 0:
             self._job.fail(f"{old} was superseded and ended with 0: it must stop with an error")
@@ -225,9 +237,7 @@ class Nemesis:
             successor = self._job.driver
             successor.freeze()
             old.thaw()
-            deadline = time.monotonic() + step.lasts_s
-            while old.returncode is None and time.monotonic() < deadline:
-                time.sleep(0.05)
+            self._await_end(old, OLD_ACTS_S)
             successor.thaw()
             return f"while its successor {'stood' if held else 'did not get'} at {step.then}"
         self._job.start()
@@ -237,6 +247,12 @@ class Nemesis:
             time.sleep(random.Random(step.chance).uniform(0, 10))
         old.thaw()
         return "after its successor had come"
+
+    def _await_end(self, driver: DriverProcess, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while driver.returncode is None and time.monotonic() < deadline:
+            self._job.check()
+            time.sleep(0.05)
 
     def _stop_at(self, failpoint: str) -> bool:
         """Start a driver that stops at a failpoint; return whether it did."""
