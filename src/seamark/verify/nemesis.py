@@ -33,8 +33,12 @@ EXECUTORS = {
 """Environment of a driver whose tasks run in two executors of their own."""
 
 
-FATAL = ("LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError")
-"""Forbidden to a job here: nobody has deleted a file or stayed away for long."""
+FATAL = (
+    "LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError",
+    "committed already, and not by a driver of this job",
+)  # fmt: skip
+"""Forbidden to a job here: nobody has deleted a file, stayed away for long, or ended transactions.
+"""
 
 
 class OverError(Exception):
@@ -93,6 +97,7 @@ class Nemesis:
             "connection": self._connection,
             "pause": self._pause,
             "disk-full": self._disk_full,
+            "clock": self._clock,
         }
 
     def do(self, step: Step) -> str:
@@ -269,6 +274,21 @@ class Nemesis:
         time.sleep(step.lasts_s)
         self._systems.disk.free()
         return "full, and free again"
+
+    def _clock(self, step: Step) -> str:
+        """A step back is small: Spark begins no epoch before its clock is there again."""
+        clock = self._systems.clock
+        assert clock is not None
+        self._job.aim(step.aim_s)
+        self._job.driver.kill_tree()
+        clock.set(step.amount)
+        self._job.start(environment=clock.environment)
+        if not self._job.recovered(self._job.patience_s):
+            self._job.fail(f"no epoch with a wrong clock\n{self._job.driver.tail(15)}")
+            return "not done"
+        clock.set(step.amount + step.lasts_s * (1 if step.how == "more" else -1))
+        time.sleep(step.lasts_s)
+        return "killed, then wrong, then stepped"
 
     def _stop(self) -> None:
         driver = self._job.driver

@@ -23,6 +23,7 @@ FAULTS = {
     "pause": "SIGSTOP of all processes of the driver, alone or with a second driver, at random or "
     "at a failpoint",
     "disk-full": "the checkpoint storage is full for a while",
+    "clock": "the clock of the next driver is wrong, and steps",
 }
 SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
@@ -67,6 +68,8 @@ epoch that is void; its epoch has been run again; it is committing; it may still
 left over, stops at random, is one kind more."""
 _OFTEN = ("driver", "pause", "connection")
 """Twice in each round."""
+_WRONG_S = (-7 * 86400, -7200, -90, -5, 5, 90, 3000)
+"""How wrong a clock is. A broker refuses rows from more than an hour ahead."""
 _HOW = ("cut", "cut a request", "cut a reply", "delay", "drop", HOLD, HOLD)
 
 
@@ -74,8 +77,8 @@ _HOW = ("cut", "cut a request", "cut a reply", "delay", "drop", HOLD, HOLD)
 class Step:
     """One fault. `pause_s` is the calm before it, `aim_s` the time after the next epoch's plan,
     `lasts_s` its length. `how` is a variant, or "". `amount` is a number of its own: the nth reply,
-    the milliseconds of a delay. `chance` picks among what is there. `at` and `then` are the
-    failpoints at which a driver and its successor die, or stop, or ""."""
+    the milliseconds of a delay, the seconds of a clock. `chance` picks among what is there. `at`
+    and `then` are the failpoints at which a driver and its successor die, or stop, or ""."""
 
     number: int
     fault: str
@@ -99,6 +102,7 @@ class Step:
             if self.at
             else f" for {self.lasts_s:.1f} s{', ' * bool(self.how)}{self.how}",
             "disk-full": f" for {self.lasts_s:.1f} s",
+            "clock": f": {self.amount:+} s, then {self.lasts_s:.0f} s {self.how}",
         }
         if self.fault == "connection" and self.how == "delay":
             told["connection"] = f": delay by {self.amount} ms for {self.lasts_s:.1f} s"
@@ -132,6 +136,8 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
             elif fault == "connection":
                 how = next(lines)
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
+            elif fault == "clock":
+                how, amount = chance.choice(["less", "more"]), chance.choice(_WRONG_S)
             elif fault == "pause":
                 stop = next(stops)
                 how = SECOND if stop or chance.random() < 0.5 else ""

@@ -1,0 +1,48 @@
+"""A wrong clock for one driver: libfaketime, loaded into all its processes, moves the wall clock by
+what a file says. The monotonic clock and the times of files stay right."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+from seamark.model.errors import MissingDependencyError
+
+CACHE_S = 1
+"""How late a process sees that the file has changed, at most."""
+
+
+class WrongClock:
+    """What a driver's clock is wrong by; `environment` is that of a driver with this clock. Raises
+    MissingDependencyError if it cannot be had here."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.environment = {
+            "LD_PRELOAD": str(_library()),
+            "FAKETIME_TIMESTAMP_FILE": str(file),
+            "FAKETIME_CACHE_DURATION": str(CACHE_S),
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else Java's timed waits end at once
+        }
+        self.set(-3600)
+        told = subprocess.run(
+            [sys.executable, "-c", "import time; time.sleep(0.01); print(time.time())"],
+            env=self.environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if told.returncode:
+            raise MissingDependencyError(f"libfaketime does not work here: {told.stderr.strip()}")
+
+    def set(self, seconds: float) -> None:
+        """Make the clock fast, or slow with less than 0."""
+        self._file.write_text(f"{seconds:+.0f}s\n")
+
+
+def _library() -> Path:
+    found = importlib.util.find_spec("libfaketime")
+    libraries = [*Path(found.origin).parent.rglob("libfaketime.so.1")] if found else []
+    if not libraries:
+        raise MissingDependencyError("libfaketime is not installed; pip install libfaketime")
+    return libraries[0]
