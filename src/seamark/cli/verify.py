@@ -18,7 +18,7 @@ _App = Annotated[
 ]
 _JOBS = "Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows."
 _Workload = Annotated[str | None, text("NAME", _JOBS, shown="kafka-to-kafka")]
-_FAULTS = "Some of driver,executor,python-worker,broker,database,connection,pause,disk-full."
+_FAULTS = "Some of driver,executor,python-worker,broker,database,connection,pause,disk-full,clock."
 _Faults = Annotated[str | None, text("LIST", _FAULTS, shown="all that can be had")]
 _Id = Annotated[
     str, text("NAME", "With --app: the column or field of the number.", "--id", shown=True)

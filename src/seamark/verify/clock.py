@@ -1,5 +1,6 @@
-"""A wrong clock for one driver: libfaketime, loaded into all its processes, moves the wall clock by
-what a file says. The monotonic clock and the times of files stay right."""
+"""A wrong clock for one driver: libfaketime, loaded into its Python and its JVM, moves the wall
+clock by what a file says. The monotonic clock and the times of files stay right, and so do Python
+workers: librdkafka waits by C functions that libfaketime does not know, and would not wake up."""
 
 from __future__ import annotations
 
@@ -20,8 +21,12 @@ class WrongClock:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        worker = file.with_name("worker-python")
+        worker.write_text(f'#!/bin/sh\nunset LD_PRELOAD\nexec "{sys.executable}" "$@"\n')
+        worker.chmod(0o755)
         self.environment = {
             "LD_PRELOAD": str(_library()),
+            "PYSPARK_PYTHON": str(worker),
             "FAKETIME_TIMESTAMP_FILE": str(file),
             "FAKETIME_CACHE_DURATION": str(CACHE_S),
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",

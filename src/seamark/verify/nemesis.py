@@ -23,6 +23,9 @@ DIED_AT = "died at"
 REACH_EPOCHS = 6
 """How many epochs a driver may commit on its way to its failpoint, before it is killed where it
 is; and half the job's patience is its time."""
+DIES_S = 2.0
+"""How long a driver whose process has said that it dies may live on: then it was a worker's word,
+and its driver, amid the worker's task or the next, dies too."""
 OLD_ACTS_S = 15.0
 """How long a successor stands still at its failpoint, for the one before it to act and end."""
 EXECUTORS = {
@@ -33,6 +36,8 @@ EXECUTORS = {
 """Environment of a driver whose tasks run in two executors of their own."""
 
 
+UNPROVED, UNPROVED_S = "its outcome cannot be proved", 30.0
+"""A driver's word, and how long it may then wait for proof: nobody else ends transactions."""
 FATAL = (
     "LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError",
     "committed already, and not by a driver of this job",
@@ -119,13 +124,15 @@ class Nemesis:
         """Start a driver with this failpoint, and tell how it, or a worker of it, has died."""
         self._job.start(failpoint)
         driver = self._job.driver
-        self._await(driver, lambda: False)
+        line = failpoints.reached_line(failpoint.partition(":")[0])
+        self._await(driver, lambda: line in driver.text())
+        self._await_end(driver, DIES_S)
         code = driver.returncode
         if code is None or code == -signal.SIGKILL:
             driver.kill_tree()
         else:
             self._job.ended()
-        if failpoints.reached_line(failpoint.partition(":")[0]) not in driver.text():
+        if line not in driver.text():
             return f"ended with {code}, or was killed again: {failpoint} was not reached"
         return f"{'' if code == -signal.SIGKILL else 'a worker '}{DIED_AT} {failpoint}"
 
@@ -188,13 +195,9 @@ class Nemesis:
         names = sorted(self._systems.proxies)
         name = names[int(step.chance * len(names))]
         proxy, before = self._systems.proxies[name], self._systems.proxies[name].cuts
-        if step.how == HOLD:
-            before, proxy.hold_s = proxy.held, step.lasts_s
-            self._job.aim(step.aim_s)
-            time.sleep(step.lasts_s + 1)
-            proxy.hold_s = 0.0
-            return f"to {name}, {proxy.held - before} commits"
         self._job.aim(step.aim_s)
+        if step.how == HOLD:
+            return self._hold(step.lasts_s)
         if step.how == "delay":
             proxy.delay_s = step.amount / 1000
             time.sleep(step.lasts_s)
@@ -211,6 +214,17 @@ class Nemesis:
             proxy.cut_at("request" if step.how == "cut a request" else "reply", step.amount)
             time.sleep(2)
         return f"to {name}, {proxy.cuts - before} lines"
+
+    def _hold(self, seconds: float) -> str:
+        """Each server's next commit: the sinks of an epoch commit one after the other."""
+        proxies = self._systems.proxies
+        before = {name: proxy.held for name, proxy in proxies.items()}
+        for proxy in proxies.values():
+            proxy.hold_s = seconds
+        time.sleep(seconds * len(proxies) + 1)
+        for proxy in proxies.values():
+            proxy.hold_s = 0.0
+        return f"at {', '.join(n for n, p in proxies.items() if p.held > before[n]) or 'none'}"
 
     def _pause(self, step: Step) -> str:
         if step.at:

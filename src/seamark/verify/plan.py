@@ -70,7 +70,7 @@ _OFTEN = ("driver", "pause", "connection")
 """Twice in each round."""
 _WRONG_S = (-7 * 86400, -7200, -90, -5, 5, 90, 3000)
 """How wrong a clock is. A broker refuses rows from more than an hour ahead."""
-_HOW = ("cut", "cut a request", "cut a reply", "delay", "drop", HOLD, HOLD)
+_LINES = (("cut", "cut a request", "cut a reply"), ("delay", "drop"), (HOLD,))
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
     kinds = [[p for p in failpoints if p in kind] for kind in _KINDS]
     deaths = _by_turns(chance, [kind for kind in [*kinds, [""]] if kind])
     stops = _by_turns(chance, [*_STOPS, None])
-    lines = _by_turns(chance, _HOW)
+    lines = _by_turns(chance, _LINES)
     number = 0
     while faults:
         round_ = [fault for fault in faults for _ in range(1 + (fault in _OFTEN))]
@@ -134,7 +134,7 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
                 if not at:
                     how = chance.choice(["", SIGTERM])
             elif fault == "connection":
-                how = next(lines)
+                how = chance.choice(next(lines))
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
             elif fault == "clock":
                 how, amount = chance.choice(["less", "more"]), chance.choice(_WRONG_S)

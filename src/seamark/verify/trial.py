@@ -25,7 +25,14 @@ from seamark.verify.driver import DriverProcess
 from seamark.verify.epochs import EpochWatch
 from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS, Generator, TopicProducer
 from seamark.verify.history import UNKNOWN, Anomaly, Growing, Read
-from seamark.verify.nemesis import DIED_AT, Nemesis, OverError, fatal_in
+from seamark.verify.nemesis import (
+    DIED_AT,
+    UNPROVED,
+    UNPROVED_S,
+    Nemesis,
+    OverError,
+    fatal_in,
+)
 from seamark.verify.outcome import Event, Outcome
 from seamark.verify.plan import Step
 from seamark.verify.readers import Sight
@@ -159,11 +166,15 @@ class Trial:
     def recovered(self, timeout_s: float) -> bool:
         """See `nemesis.Patient`."""
         begun_s, deadline = time.time(), time.monotonic() + timeout_s
+        unproved = time.monotonic() + UNPROVED_S
         while self.driver.returncode is None and time.monotonic() < deadline:
             self.check()
             newest = self._watch.newest
             if newest is not None and newest.planned_s > begun_s:
                 return True
+            if time.monotonic() > unproved and UNPROVED in self.driver.text():
+                self.fail(f"{self.driver}: {UNPROVED}\n{self.driver.tail(15)}")
+                unproved = deadline
             time.sleep(0.05)
         return False
 

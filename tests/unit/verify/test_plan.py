@@ -49,10 +49,13 @@ def test_a_driver_dies_at_random_or_at_a_failpoint_and_its_successor_too() -> No
 def test_a_driver_stops_at_a_point_and_wakes_up_beside_its_successor(seed: int) -> None:
     made = plan(seed, ["pause"], 5)
     assert sum(not step.at for step in made) == 1
-    void = [step for step in made if step.then in ("predecessors-fenced", "recovered")]
-    assert all(step.how == SECOND for step in made if step.at)
-    for step in void:
-        assert re.fullmatch(r"pause at \S+, with a second driver stopped at \S+", str(step))
+    held = [step for step in made if step.at]
+    assert all(step.how == SECOND for step in held)
+    void = {"predecessors-fenced", "sink-aborted", "recovered"}
+    decides = [s for s in held if s.at.startswith(("prepared", "fence-checked")) and s.then in void]
+    assert len(decides) == 1
+    told = r"pause at \S+, with a second driver stopped at \S+"
+    assert re.fullmatch(told, str(decides[0]))
 
 
 def test_a_recovery_reaches_its_failpoints_once_and_has_something_to_do() -> None:
@@ -62,11 +65,11 @@ def test_a_recovery_reaches_its_failpoints_once_and_has_something_to_do() -> Non
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_each_broken_line_comes_before_one_comes_again(seed: int) -> None:
-    made = [step.how for step in plan(seed, ["connection"], 7)]
-    assert sorted(made) == sorted(
-        ["cut", "cut a request", "cut a reply", "delay", "drop", HOLD, HOLD]
-    )
+def test_each_kind_of_broken_line_comes_before_one_comes_again(seed: int) -> None:
+    made = [step.how for step in plan(seed, ["connection"], 3)]
+    assert sum(how.startswith("cut") for how in made) == 1
+    assert sum(how in ("delay", "drop") for how in made) == 1
+    assert made.count(HOLD) == 1
 
 
 def test_no_fault_is_an_endless_calm() -> None:
