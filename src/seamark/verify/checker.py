@@ -28,7 +28,9 @@ from seamark.verify.history import UNKNOWN, Anomaly, Growing, Kind, Numbers, Rea
 
 _NEVER = np.inf
 HIDDEN_S = 60.0
-"""How long a committed row may be hidden from readers, by a transaction left open before it."""
+"""How long a transaction left open may hide a committed row of a log."""
+AT_ONCE_S = 1.0
+"""The same for a table: nothing there hides one."""
 
 
 @dataclass
@@ -214,7 +216,7 @@ class Checker:
 
     def _judge_hidden(self, sink: _Sink, read: Read, counts: Numbers) -> None:
         waited_s = read.begun_s - self._committed_s.values
-        hidden = (counts == 0) & (waited_s > HIDDEN_S)
+        hidden = (counts == 0) & (waited_s > (AT_ONCE_S if read.atomic else HIDDEN_S))
         if hidden.any():
             detail = f"committed up to {waited_s[hidden].max():.0f} s before the read"
             self._tell(Kind.HIDDEN, sink, read, np.flatnonzero(hidden), detail)

@@ -159,8 +159,15 @@ def test_a_committed_row_is_hidden_from_later_reads() -> None:
     checker = history()
     checker.committed(array(0, 1, 2, 3), 20)
     checker.committed(array(0, 4), 50)
-    found_ = checker.read(table(4, at=90))
+    found_ = checker.read(log((0, 0, 4), at=90, whole=True))
     assert [a.rows for a in found_ if a.kind is Kind.HIDDEN] == [(0, 1, 2, 3)], "the first time"
+
+
+def test_nothing_hides_a_committed_row_of_a_table() -> None:
+    for committed_s, kinds in ((88, {"hidden": 1}), (89.5, {})):
+        checker = history(4)
+        checker.committed(array(0, 1, 2, 3), committed_s)
+        assert found(checker.read(table(0, 1, 2, at=90))) == kinds
 
 
 def test_torn_epoch() -> None:
