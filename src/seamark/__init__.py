@@ -88,7 +88,7 @@ _NAMES = {
         DecisionVoidError DrainedError DriverUnreachableError FencedError LossRefusedError
         LostTransactionError MissingDependencyError OperationFailedError PreCommitError
         PreflightError QueryHangsError RecordNotStoredError RestoreError SavepointError SeamarkError
-        SendRefusedError SparkDiedError StoppedError StorageHangsError
+        SendRefusedError SparkDiedError StateWrittenTwiceError StoppedError StorageHangsError
         TooManyFailedCheckpointsError UserError WatermarkLostError WriteRefusedError
     """,
     "seamark.model.guarantee": "SinkWay",

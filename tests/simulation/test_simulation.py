@@ -121,3 +121,14 @@ def test_a_failing_schedule_is_shrunk_to_what_matters() -> None:
     assert "LostTransactionError" in told
     events = [line.split("@")[0].strip() for line in told.splitlines() if "@" in line]
     assert "task" in events and len(events) <= 3, told
+
+
+def test_at_most_once_a_driver_commits_what_its_successor_is_about_to_abort() -> None:
+    """Found by seed 40141: the successor said that something else had committed it, and stopped."""
+    happened = (
+        ("pause at", 25, 1), ("pause at", 203, 27), ("input", 249, 0), ("wake", 255, 50),
+        ("wake", 264, 0), ("pause", 376, 22), ("pause", 451, 14), ("crash", 592, 0),
+    )  # fmt: skip
+    world = Surroundings(at_most_once=True, uneven=True, ways=("upsert", "two-phase"))
+    events = tuple(Event(at, kind, choice) for kind, at, choice in happened)
+    play(Schedule(world, events, survivors=False))

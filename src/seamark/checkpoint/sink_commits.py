@@ -241,7 +241,8 @@ class SinkCommits:
         ]
         if left:
             log.info("sink %s: aborting %d lingering transactions: %s", uid, len(left), _some(left))
-            self._abort(attached, left, "lingering")
+            early = self.job.visible_before_decision  # a frozen driver may wake up and commit
+            self._abort(attached, left, "lingering", committed_is_right=early)
             self.counts[uid].lingering_aborted += len(left)
 
     def abort_all_lingering(
@@ -342,7 +343,10 @@ class SinkCommits:
             "the job again when the system answers"
         )
 
-    def _abort(self, attached: AttachedSink, committables: Sequence[Any], what: str) -> None:
+    def _abort(
+        self, attached: AttachedSink, committables: Sequence[Any], what: str,
+        *, committed_is_right: bool = False,
+    ) -> None:  # fmt: skip
         uid = attached.uid
         outcomes = self._until_proved(
             lambda open_: self._call(
@@ -359,7 +363,7 @@ class SinkCommits:
         found = [
             c for c, o in zip(committables, outcomes, strict=True) if o is AbortOutcome.COMMITTED
         ]
-        if found:
+        if found and not committed_is_right:
             raise AbortFailedError(
                 f"sink {uid!r}: transactions of {what} that must be aborted ({_some(found)}) are "
                 "committed already, and not by a driver of this job: something else ended them. "

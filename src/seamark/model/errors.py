@@ -203,6 +203,14 @@ class WatermarkLostError(SeamarkError):
     """
 
 
+class StateWrittenTwiceError(SeamarkError):
+    """Spark has run a task of a keyed function twice in an epoch, behind an exchange.
+
+    Its decision would name the state of the first run, while the sinks have the rows of the second.
+    The epoch fails, and runs again.
+    """
+
+
 class QueryHangsError(SeamarkError):
     """Spark's query or a thread of this driver does not end: a file system or a function hangs.
 

@@ -23,6 +23,7 @@ from typing import Any
 from pyspark import SparkContext
 
 from seamark.checkpoint.task_reports import KeyedFigures
+from seamark.model.errors import StateWrittenTwiceError
 from seamark.runtime.keyed_operator import DEADLINE, WATERMARKS, InFlight
 from seamark.runtime.keyed_process import DeclaredKeyed
 from seamark.runtime.plans import name_of, nodes
@@ -86,7 +87,8 @@ class KeyedEpochs:
     def end(self, epoch: int, find_execution: Callable[[], Any]) -> dict[str, Any]:
         """Hold the watermark of the next epoch back. Return what `CheckpointStore.note_own` takes.
         Called when the tasks of `epoch` have ended, with a way to Spark's `IncrementalExecution`,
-        before Spark takes the watermark."""
+        before Spark takes the watermark. Raises StateWrittenTwiceError where Spark's decision may
+        name another state than the one whose rows the sinks have."""
         if not self._keyed:
             return {}
         reports = self.in_flight()
@@ -97,20 +99,22 @@ class KeyedEpochs:
             for uid, report in reports.items()
         }
         execution = find_execution()
+        plan = list(nodes(execution.executedPlan()))
         if self._held:
-            self._hold_all(epoch, execution, reports)
-        return _written_state(execution.executedPlan())
+            now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())
+            self._hold_all(epoch, now_ms, plan, reports)
+        return _written_state(plan)
 
-    def _hold_all(self, epoch: int, execution: Any, reports: Mapping[str, InFlight]) -> None:
+    def _hold_all(
+        self, epoch: int, now_ms: int, plan: Sequence[Any], reports: Mapping[str, InFlight]
+    ) -> None:
         told = {uid: report.watermark_ms for uid, report in reports.items()}
         self._watermarks.update({uid: ms for uid, ms in told.items() if ms is not None})
-        now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())
         hold_ms = min(held.after(epoch, reports[uid], now_ms) for uid, held in self._held.items())
         if hold_ms == math.inf and not self._holding:
             return
         processed = [r.newest_ms for r in reports.values() if r.newest_ms is not None]
-        plan = execution.executedPlan()
-        watermarks = [n for n in nodes(plan) if name_of(n) == "EventTimeWatermarkExec"]
+        watermarks = [n for n in plan if name_of(n) == "EventTimeWatermarkExec"]
         self._places = len(watermarks)
         for place, node in enumerate(watermarks):
             self._hold(place, node, hold_ms, processed)
@@ -153,12 +157,22 @@ def _figures(report: InFlight, waited: int) -> KeyedFigures:
     return KeyedFigures(report.processed_bytes, waiting if report.waiting else 0)
 
 
-def _written_state(plan: Any) -> dict[str, Any]:
+def _written_state(plan: Sequence[Any]) -> dict[str, Any]:
     """Return an id of the state that an epoch's tasks have written; {} in Spark's checkpoint format
-    1, which has none."""
-    for node in nodes(plan):
+    1, which has none. Raises StateWrittenTwiceError."""
+    written: dict[str, Any] = {}
+    for node in plan:
         if name_of(node).startswith("TransformWithState"):
-            for told in node.checkpointInfoAccumulator().value():
-                store = f"{node.getStateInfo().operatorId()}/{told.partitionId()}"
-                return {"state": {"store": store, "id": told.stateStoreCkptId().get()[0]}}
-    return {}
+            told, state = node.checkpointInfoAccumulator().value(), node.getStateInfo()
+            if told.size() > state.numPartitions():
+                raise StateWrittenTwiceError(
+                    f"Spark ran {told.size()} tasks of a keyed function with "
+                    f"{state.numPartitions()} partitions: an executor has died, or a task was "
+                    "slow, and its copy may have ended the epoch at another row. The epoch fails, "
+                    "and nothing is lost: it runs again at the next start, or at a restart by "
+                    "CheckpointConfig(restart_strategy=...)"
+                )
+            if told.size() and not written:
+                store = f"{state.operatorId()}/{told.get(0).partitionId()}"
+                written = {"store": store, "id": told.get(0).stateStoreCkptId().get()[0]}
+    return {"state": written} if written else {}

@@ -123,10 +123,10 @@ class StreamRun(QueryRun):
             **(NO_EXCHANGE_REUSE if self._stateful else {}),
             **file_manager_settings(spark, spark_location, stateful=self._stateful),
         }
+        self._spark_files = open_files(spark, spark_location, make=False)
         if self._stateful:
-            files, keyed = open_files(spark, spark_location, make=False), bool(plan.keyed)
             self._spark_settings |= format_settings(
-                self._name, given_format(spark), files, keyed=keyed
+                self._name, given_format(spark), self._spark_files, keyed=bool(plan.keyed)
             )
         check_keyed(
             declared,
@@ -134,7 +134,6 @@ class StreamRun(QueryRun):
             lambda key: self._spark_settings.get(key) or spark.conf.get(key, None),
         )
         records = open_files(spark, records_uri)
-        self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files)
         self._source_offsets = self._make_source_offsets()

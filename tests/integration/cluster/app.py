@@ -1,11 +1,15 @@
 """Kafka to Kafka behind a shuffle, and counts to SQLite, with a sink for hanging on demand.
 
+With the option `keyed`, a slow, unaligned keyed function stands before the shuffle, which has a
+single task behind it, and there are no counts.
+
 An attempt takes the file `armed` away from the directory `trouble`, if it finds it, writes down its
 own identity, and hangs: flushed, with its transaction open.
 """
 
 import json
 import logging
+import random
 import sys
 import time
 from dataclasses import dataclass
@@ -18,6 +22,12 @@ import seamark as sm
 
 options = json.loads(sys.argv[1])
 TROUBLE = options["trouble"]
+UNALIGNED = {
+    "state_backend": "rocksdb",
+    "unaligned": True,
+    "aligned_timeout": "2s",
+    "restart_strategy": sm.RestartStrategy.fixed_delay(),
+}
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -62,12 +72,22 @@ class HangingSink(sm.KafkaSink):
         return HangingWriter(super().create_writer(context), context.epoch)
 
 
+class Slow(sm.KeyedProcessFunction):
+    """Passes rows on, at no even pace: two runs of a task end an epoch at different rows."""
+
+    def process_element(self, row, context):
+        time.sleep(random.uniform(0.01, 0.03))
+        yield row.key, row.value
+
+
+keyed = options.get("keyed", False)
 job = sm.Job(
     "cluster",
     checkpoint=sm.CheckpointConfig(
         storage=options["storage"],
         interval=options["interval"],
         timeout=options["timeout"],
+        **(UNALIGNED if keyed else {}),
     ),
     # On the cluster: its address is found by itself. Elsewhere nobody asks it.
     rest=sm.RestConfig(address="0.0.0.0"),
@@ -78,12 +98,16 @@ rows = job.source(source, uid="input").selectExpr(
     "CAST(value AS STRING) AS value",
     "timestamp_millis(CAST(split_part(CAST(value AS STRING), ',', 2) AS BIGINT)) AS time",
 )
+if keyed:
+    schema = "key STRING, value STRING"
+    passed = sm.keyed_process(rows, "key", Slow(), uid="slow", output_schema=schema)
+else:
+    passed = rows.select("key", "value")
 counts = (
     rows.withWatermark("time", "2 seconds").groupBy(F.window("time", "10 seconds"), "key").count()
 )
-job.uid(counts, "per-window")
 job.sink(
-    rows.select("key", "value").repartition(2, "key"),
+    passed.repartition(1 if keyed else 2, "key"),
     HangingSink(
         options["servers"],
         topic=options["output"],
@@ -92,11 +116,13 @@ job.sink(
     ),
     uid="rows-to-kafka",
 )
-job.sink(
-    counts.selectExpr("key", "concat(unix_millis(window.start), ',', count) AS value"),
-    sm.SQLiteSink(options["database"], table="windows"),
-    uid="windows-to-sqlite",
-)
+if not keyed:
+    job.uid(counts, "per-window")
+    job.sink(
+        counts.selectExpr("key", "concat(unix_millis(window.start), ',', count) AS value"),
+        sm.SQLiteSink(options["database"], table="windows"),
+        uid="windows-to-sqlite",
+    )
 
 if __name__ == "__main__":
     job.run(options.get("restore"), parallelism=options.get("parallelism"))

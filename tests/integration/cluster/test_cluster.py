@@ -33,13 +33,15 @@ class ClusterScenario(KafkaScenario):
     program = "../integration/cluster/app.py"
     job = "cluster"
 
-    def __init__(self, directory: Path, servers: str, cluster: SparkCluster) -> None:
+    def __init__(
+        self, directory: Path, servers: str, cluster: SparkCluster, rate: float = 300.0, **more: Any
+    ) -> None:
         self.database, self.trouble = directory / "sink.db", directory / "trouble"
         self.events = directory / "events"
         for made in (self.trouble, self.events):
             made.mkdir()
-        more = {"database": str(self.database), "trouble": str(self.trouble)}
-        super().__init__(directory, servers, rate=300.0, **more)
+        more |= {"database": str(self.database), "trouble": str(self.trouble)}
+        super().__init__(directory, servers, rate=rate, **more)
         package = shutil.make_archive(
             str(directory / "seamark"), "zip", REPOSITORY / "src", "seamark"
         )
@@ -137,6 +139,44 @@ def test_lost_attempts_hold_up_nobody(
         assert scenario.spark_events("SparkListenerExecutorRemoved")
         again = [e for e in ends if e["Stage ID"] == victim["stage"] and e["Stage Attempt ID"] > 0]
         assert again, "the shuffle files died with the executor, and the stage ran again"
+
+
+class KeyedScenario(ClusterScenario):
+    """An unaligned keyed function that is too slow, before a shuffle into Kafka."""
+
+    def __init__(self, directory: Path, servers: str, cluster: SparkCluster) -> None:
+        super().__init__(directory, servers, cluster, rate=80.0, keyed=True)
+
+    def expected(self) -> int:
+        return len(self.feeder.rows)
+
+    def visible(self) -> int:
+        return len(self.reader.rows)
+
+    def check(self) -> list[checker.Anomaly]:
+        final = workload.read_topic(self.servers, self.output)
+        produced = [Pair(*row) for row in self.feeder.rows]
+        return checker.check_rows("Kafka", produced, [Pair(s.key, s.value) for s in final])
+
+
+@pytest.mark.chaos
+def test_a_keyed_function_that_ran_twice_fails_its_epoch(
+    kafka: LocalKafka, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Its second run ends the epoch at its first row, past the deadline; the first one went on for
+    two seconds, and Spark's decision would name its state: the rows between would be lost."""
+    with KeyedScenario(tmp_path, kafka.bootstrap_servers, cluster) as scenario:
+        driver = scenario.start()
+        driver.wait_for_epochs(3)
+        victim = scenario.hang()
+        psutil.Process(victim["pid"]).parent().parent().kill()
+        wait_for_commit(scenario, driver, victim)
+        scenario.drain(driver)
+        driver.stop(code=143)
+        checker.require_none(scenario.check())
+        scenario.require_settled()
+        failed = rf"epoch={victim['epoch']} status=FAILED .*StateWrittenTwiceError"
+        assert re.search(failed, driver.text())
 
 
 def wait_for_commit(scenario: ClusterScenario, driver: Driver, attempt: dict[str, Any]) -> None:
