@@ -47,7 +47,8 @@ class WrongClock:
 
 def _library() -> Path:
     found = importlib.util.find_spec("libfaketime")
-    libraries = [*Path(found.origin).parent.rglob("libfaketime.so.1")] if found else []
+    origin = found.origin if found else None
+    libraries = [*Path(origin).parent.rglob("libfaketime.so.1")] if origin else []
     if not libraries:
         raise MissingDependencyError("libfaketime is not installed; pip install libfaketime")
     return libraries[0]
