@@ -75,7 +75,7 @@ log = logging.getLogger(__name__)
 
 FIRST_ROWS = 10_000
 """The rows that each source gives to a job's first epoch: nothing is known of its sinks' pace."""
-FILL = 0.95
+FILL = 0.98
 """The rows that an epoch gets, with the rows left to it, as a part of those that it can write. Rows
 that wait cost the next epoch a Spark job before its own; a sink that slows down leaves some."""
 GROWTH = 1.25
@@ -99,6 +99,7 @@ class EpochWork:
         self._most_bytes = int(checkpoint.max_in_flight_bytes)
         self._slice_rows = FIRST_SLICE_ROWS
         self._capacity = FIRST_ROWS / FILL
+        self._paced = False
         self._aligning = 0
         self._lock = threading.Lock()
         self._keyed = keyed
@@ -189,8 +190,10 @@ class EpochWork:
         if slices := [task.slice_rows for task in tasks if task.rows]:
             self._slice_rows = median_low(slices)
         done = sum(task.rows for task in tasks)
+        first, self._paced = not self._paced, True
         if left.stages:
-            self._capacity = done
+            if not first:  # a run's first epoch is no measure: all is new to its machine
+                self._capacity = done
         else:
             share = self._timeout_s / took_s
             self._capacity = max(self._capacity, done * (share if share > 1 else GROWTH))
