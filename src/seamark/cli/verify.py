@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ _App = Annotated[
 ]
 _JOBS = "Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows."
 _Workload = Annotated[str | None, text("NAME", _JOBS, shown="kafka-to-kafka")]
-_FAULTS = "Some of driver,executor,python-worker,broker,database,connection,pause,disk-full."
+_FAULTS = "Some of driver,executor,python-worker,broker,database,connection,pause,disk-full,clock."
 _Faults = Annotated[str | None, text("LIST", _FAULTS, shown="all that can be had")]
 _Id = Annotated[
     str, text("NAME", "With --app: the column or field of the number.", "--id", shown=True)
@@ -88,6 +89,9 @@ def verify(
         )
     elif arguments or kafka or postgres or row or unordered:
         raise typer.BadParameter("ARGS, --kafka, --postgres, --row and --unordered go with --app")
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # ends what was started, as Ctrl-C does
     asked = Verification(workload, under_test, faults, minutes, seed, brokers, stop_at_first)
     outcome, directory = run(asked, say)
     report.write_text(page(outcome), encoding="utf-8")

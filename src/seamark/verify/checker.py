@@ -5,6 +5,7 @@
 - ABORTED READ: a row shown before its epoch was decided, or shown and not there in the end.
 - PHANTOM: a row that was never produced.
 - REORDERED: two rows of one key that a log holds in another order than that of production.
+- HIDDEN: a row of a committed epoch that a later read of the whole sink does not show.
 - TORN EPOCH: a sink shows a row of an epoch, and not all rows of the epochs before.
 - NON-MONOTONIC READ: a row that a reader saw is not in its next read.
 - CROSS-SINK DIFFERENCE: a sink lacks rows of an epoch, after another sink has shown a later epoch;
@@ -26,6 +27,10 @@ import numpy as np
 from seamark.verify.history import UNKNOWN, Anomaly, Growing, Kind, Numbers, Read, partitions_of
 
 _NEVER = np.inf
+HIDDEN_S = 60.0
+"""How long a transaction left open may hide a committed row of a log."""
+AT_ONCE_S = 1.0
+"""The same for a table: nothing there hides one."""
 
 
 @dataclass
@@ -75,6 +80,7 @@ class Checker:
         self._times = Growing(1)
         self._acknowledged = Growing(False, np.bool_)
         self._epochs = Growing(UNKNOWN)
+        self._committed_s = Growing(_NEVER, np.float64)
         self._sinks: dict[str, _Sink] = {}
         self._readers: dict[tuple[str, str], _Reader] = {}
         self._decided: dict[int, float] = {}
@@ -100,6 +106,7 @@ class Checker:
         self._times.append(np.ones(len(keys), np.int64) if times is None else times)
         self._acknowledged.grow(self.count)
         self._epochs.grow(self.count)
+        self._committed_s.grow(self.count)
 
     def acknowledge(self, numbers: Numbers, times: Numbers | None = None) -> None:
         """The source has these rows: they must not be lost. `times` as in `produced`."""
@@ -114,6 +121,11 @@ class Checker:
     def decided(self, epoch: int, at_s: float) -> None:
         """Tell when an epoch was decided; the first time counts."""
         self._decided.setdefault(epoch, at_s)
+
+    def committed(self, numbers: Numbers, at_s: float) -> None:
+        """Tell when an epoch with or after these rows was committed."""
+        committed_s = self._committed_s.values
+        committed_s[numbers] = np.minimum(committed_s[numbers], at_s)
 
     # --- what is known of the readers
 
@@ -132,6 +144,7 @@ class Checker:
             if read.atomic:
                 self._tell(Kind.NON_MONOTONIC_READ, sink, read, np.flatnonzero(gone))
             reader.seen.values[:] = counts
+            self._judge_hidden(sink, read, counts)
         else:
             reader.seen.values[:] += counts
         self._tell(Kind.DUPLICATED, sink, read, np.flatnonzero(reader.seen.values > 1))
@@ -200,6 +213,13 @@ class Checker:
         self._tell(Kind.PHANTOM, sink, read, phantoms[sink.phantoms if read.whole else 0 :])
         sink.phantoms = max(sink.phantoms, len(phantoms)) if read.whole else sink.phantoms
         return read.numbers[known]
+
+    def _judge_hidden(self, sink: _Sink, read: Read, counts: Numbers) -> None:
+        waited_s = read.begun_s - self._committed_s.values
+        hidden = (counts == 0) & (waited_s > (AT_ONCE_S if read.atomic else HIDDEN_S))
+        if hidden.any():
+            detail = f"committed up to {waited_s[hidden].max():.0f} s before the read"
+            self._tell(Kind.HIDDEN, sink, read, np.flatnonzero(hidden), detail)
 
     def _judge_places(self, sink: _Sink, reader: _Reader, read: Read) -> None:
         assert read.places is not None

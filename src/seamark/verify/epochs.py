@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seamark.verify.history import UNKNOWN, Numbers
 
@@ -71,6 +72,16 @@ class EpochWatch:
             at = np.searchsorted(ends, offsets[here], side="right")
             found[here] = np.r_[numbers, UNKNOWN][at]
         return found
+
+    @staticmethod
+    def is_before(
+        epoch: Epoch, topic: str, partitions: Numbers, offsets: Numbers
+    ) -> NDArray[np.bool_]:
+        """Tell which source rows lie before an epoch's end."""
+        ends = epoch.ends.get(topic, {})
+        end_of = np.array([ends.get(p, 0) for p in range(int(partitions.max(initial=0)) + 1)])
+        before: NDArray[np.bool_] = (offsets != UNKNOWN) & (offsets < end_of[partitions])
+        return before
 
     def _numbers(self, log: str) -> set[int]:
         directory = self._job / log

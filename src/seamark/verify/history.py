@@ -30,6 +30,7 @@ class Kind(Enum):
     ABORTED_READ = "aborted read"
     PHANTOM = "phantom"
     REORDERED = "reordered"
+    HIDDEN = "hidden"
     TORN_EPOCH = "torn epoch"
     NON_MONOTONIC_READ = "non-monotonic read"
     CROSS_SINK = "cross-sink difference"

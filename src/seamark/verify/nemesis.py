@@ -14,9 +14,8 @@ from typing import Protocol
 from pyspark.find_spark_home import _find_spark_home
 
 from seamark.model import failpoints
-from seamark.protocol.points import Point
 from seamark.verify.driver import DriverProcess
-from seamark.verify.plan import SIGTERM, Step
+from seamark.verify.plan import HOLD, SIGTERM, Step
 from seamark.verify.systems import Systems
 
 DIED_AT = "died at"
@@ -24,6 +23,11 @@ DIED_AT = "died at"
 REACH_EPOCHS = 6
 """How many epochs a driver may commit on its way to its failpoint, before it is killed where it
 is; and half the job's patience is its time."""
+DIES_S = 2.0
+"""How long a driver whose process has said that it dies may live on: then it was a worker's word,
+and its driver, amid the worker's task or the next, dies too."""
+OLD_ACTS_S = 15.0
+"""How long a successor stands still at its failpoint, for the one before it to act and end."""
 EXECUTORS = {
     "PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell",
     "PYSPARK_PYTHON": sys.executable,
@@ -32,8 +36,18 @@ EXECUTORS = {
 """Environment of a driver whose tasks run in two executors of their own."""
 
 
-FATAL = ("LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError")
-"""Forbidden to a job here: nobody has deleted a file or stayed away for long."""
+UNPROVED, UNPROVED_S = "its outcome cannot be proved", 30.0
+"""A driver's word, and how long it may then wait for proof: nobody else ends transactions."""
+FATAL = (
+    "LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError",
+    "committed already, and not by a driver of this job",
+)  # fmt: skip
+"""Forbidden to a job here: nobody has deleted a file, stayed away for long, or ended transactions.
+"""
+
+
+class OverError(Exception):
+    """The run is over: the first finding has ended it."""
 
 
 def fatal_in(driver: DriverProcess) -> list[str]:
@@ -69,6 +83,9 @@ class Patient(Protocol):
     def fail(self, text: str) -> None:
         """Note something that must not happen."""
 
+    def check(self) -> None:
+        """Raise OverError if the run is over; the methods above do so too."""
+
 
 class Nemesis:
     """Does one step after the other; each returns what came of it, for the time-line."""
@@ -85,6 +102,7 @@ class Nemesis:
             "connection": self._connection,
             "pause": self._pause,
             "disk-full": self._disk_full,
+            "clock": self._clock,
         }
 
     def do(self, step: Step) -> str:
@@ -98,11 +116,7 @@ class Nemesis:
             self._job.start()
             return "ended"
         self._job.driver.kill_tree()
-        if not step.how:
-            self._job.start()
-            return "killed"
-        before = ["decided"] * step.how.startswith(Point.RECOVERY_COMMITTED.value)
-        told = [self._die_at(point) for point in [*before, step.how]]
+        told = [self._die_at(point) for point in (step.at, step.then) if point]
         self._job.start()
         return ", then ".join(["killed", *told])
 
@@ -110,13 +124,15 @@ class Nemesis:
         """Start a driver with this failpoint, and tell how it, or a worker of it, has died."""
         self._job.start(failpoint)
         driver = self._job.driver
-        self._await(driver, lambda: False)
+        line = failpoints.reached_line(failpoint.partition(":")[0])
+        self._await(driver, lambda: line in driver.text())
+        self._await_end(driver, DIES_S)
         code = driver.returncode
         if code is None or code == -signal.SIGKILL:
             driver.kill_tree()
         else:
             self._job.ended()
-        if failpoints.reached_line(failpoint.partition(":")[0]) not in driver.text():
+        if line not in driver.text():
             return f"ended with {code}, or was killed again: {failpoint} was not reached"
         return f"{'' if code == -signal.SIGKILL else 'a worker '}{DIED_AT} {failpoint}"
 
@@ -128,6 +144,7 @@ class Nemesis:
             and self._job.epochs_done() < epochs + REACH_EPOCHS
             and time.monotonic() < deadline
         ):
+            self._job.check()
             time.sleep(0.05)
         return there
 
@@ -179,6 +196,8 @@ class Nemesis:
         name = names[int(step.chance * len(names))]
         proxy, before = self._systems.proxies[name], self._systems.proxies[name].cuts
         self._job.aim(step.aim_s)
+        if step.how == HOLD:
+            return self._hold(step.lasts_s)
         if step.how == "delay":
             proxy.delay_s = step.amount / 1000
             time.sleep(step.lasts_s)
@@ -196,6 +215,17 @@ class Nemesis:
             time.sleep(2)
         return f"to {name}, {proxy.cuts - before} lines"
 
+    def _hold(self, seconds: float) -> str:
+        """Each server's next commit: the sinks of an epoch commit one after the other."""
+        proxies = self._systems.proxies
+        before = {name: proxy.held for name, proxy in proxies.items()}
+        for proxy in proxies.values():
+            proxy.hold_s = seconds
+        time.sleep(seconds * len(proxies) + 1)
+        for proxy in proxies.values():
+            proxy.hold_s = 0.0
+        return f"at {', '.join(n for n, p in proxies.items() if p.held > before[n]) or 'none'}"
+
     def _pause(self, step: Step) -> str:
         if step.at:
             self._job.driver.kill_tree()
@@ -210,7 +240,8 @@ class Nemesis:
             old.thaw()
             return "woken"
         told = self._succeed(old, step)
-        code = old.wait(self._job.patience_s)
+        self._await_end(old, self._job.patience_s)
+        code = old.wait(0.1)
         old.kill_tree()
         if code == 0:
             self._job.fail(f"{old} was superseded and ended with 0: it must stop with an error")
@@ -225,9 +256,7 @@ class Nemesis:
             successor = self._job.driver
             successor.freeze()
             old.thaw()
-            deadline = time.monotonic() + step.lasts_s
-            while old.returncode is None and time.monotonic() < deadline:
-                time.sleep(0.05)
+            self._await_end(old, OLD_ACTS_S)
             successor.thaw()
             return f"while its successor {'stood' if held else 'did not get'} at {step.then}"
         self._job.start()
@@ -237,6 +266,12 @@ class Nemesis:
             time.sleep(random.Random(step.chance).uniform(0, 10))
         old.thaw()
         return "after its successor had come"
+
+    def _await_end(self, driver: DriverProcess, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while driver.returncode is None and time.monotonic() < deadline:
+            self._job.check()
+            time.sleep(0.05)
 
     def _stop_at(self, failpoint: str) -> bool:
         """Start a driver that stops at a failpoint; return whether it did."""
@@ -253,6 +288,21 @@ class Nemesis:
         time.sleep(step.lasts_s)
         self._systems.disk.free()
         return "full, and free again"
+
+    def _clock(self, step: Step) -> str:
+        """A step back is small: Spark begins no epoch before its clock is there again."""
+        clock = self._systems.clock
+        assert clock is not None
+        self._job.aim(step.aim_s)
+        self._job.driver.kill_tree()
+        clock.set(step.amount)
+        self._job.start(environment=clock.environment)
+        if not self._job.recovered(self._job.patience_s):
+            self._job.fail(f"no epoch with a wrong clock\n{self._job.driver.tail(15)}")
+            return "not done"
+        clock.set(step.amount + step.lasts_s * (1 if step.how == "more" else -1))
+        time.sleep(step.lasts_s)
+        return "killed, then wrong, then stepped"
 
     def _stop(self) -> None:
         driver = self._job.driver

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from seamark.model.errors import ConfigurationError
 from seamark.protocol.points import Point
+
+T = TypeVar("T")
 
 FAULTS = {
     "driver": "kill -9 of the driver and its processes, at random or at a failpoint",
@@ -15,45 +18,67 @@ FAULTS = {
     "python-worker": "kill -9 of Python workers",
     "broker": "kill -9 of the Kafka broker, and its restart",
     "database": "kill -9 of PostgreSQL, and its restart",
-    "connection": "a proxy cuts lines, cuts before a request or a reply, delays or drops replies",
+    "connection": "a proxy cuts lines, cuts before a request or a reply, delays or drops replies, "
+    "holds a commit back",
     "pause": "SIGSTOP of all processes of the driver, alone or with a second driver, at random or "
     "at a failpoint",
     "disk-full": "the checkpoint storage is full for a while",
+    "clock": "the clock of the next driver is wrong, and steps",
 }
 SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
 SECOND = "with a second driver"
 """A pause's `how`: another driver starts meanwhile."""
-_HELD = {
-    Point.PRE_COMMITTED: 1, Point.FENCE_CHECKED: 1, Point.PREPARED: 3, Point.DECIDED: 1,
-    Point.SEALED: 2, Point.SINK_COMMITTED: 1,
+HOLD = "hold a commit"
+"""A connection's `how`: one line stands still, from the next commit on."""
+_WRITTEN = {
+    "transaction-begun", "transaction-flushed", "transaction-prepared", "stage-written",
+    Point.PRE_COMMITTED.value, Point.FENCE_CHECKED.value,
 }  # fmt: skip
-"""Where a driver stops, to wake up beside its successor; and how often."""
-_SUCCESSOR_HELD = {
-    "": 6, Point.GENERATION_CLAIMED.value: 1, Point.PREDECESSOR_SEALED.value: 1,
-    Point.PREDECESSORS_FENCED.value: 2, Point.SINK_ABORTED.value: 2, Point.RECOVERED.value: 2,
-    Point.EPOCH_STARTED.value: 1, Point.PREPARED.value: 1,
+_STORED = {Point.PREPARED.value}
+_DECIDED = {Point.DECIDED.value}
+_COMMITTING = {
+    Point.SEALED.value, Point.SINK_COMMITTED.value, "end-transaction-sent", "prepared-committed",
+    "ledger-committed",
 }  # fmt: skip
-"""Where the successor stops, while the other one wakes up; after it has fenced the other one, a
-decision of that one is void."""
-_OFTEN = ("driver", "connection")
-"""Twice in each round."""
-_ONCE = {
+_RECOVERY = {
     Point.GENERATION_CLAIMED.value, Point.PREDECESSOR_SEALED.value,
     Point.PREDECESSORS_FENCED.value, Point.RECOVERY_COMMITTED.value, Point.SINK_ABORTED.value,
     Point.RECOVERED.value,
 }  # fmt: skip
 """Failpoints of a recovery: a driver may reach them only once."""
-_HOW = ("cut", "cut a request", "cut a reply", "delay", "drop")
+_KINDS = (_WRITTEN, _STORED, _DECIDED, _COMMITTING, _RECOVERY)
+"""Failpoints between the same two records: dead there, a driver leaves the same to its successor.
+What is left over, deaths at random and SIGTERM are one kind more."""
+_FENCED = (Point.PREDECESSORS_FENCED.value, Point.SINK_ABORTED.value, Point.RECOVERED.value)
+_STOPS = (
+    ((Point.FENCE_CHECKED.value, *2 * (Point.PREPARED.value,)), _FENCED),
+    ((Point.PRE_COMMITTED.value, Point.FENCE_CHECKED.value, Point.PREPARED.value), ("",)),
+    (
+        (Point.DECIDED.value, *2 * (Point.SEALED.value,), Point.SINK_COMMITTED.value),
+        ("", *_FENCED, Point.EPOCH_STARTED.value, Point.PREPARED.value),
+    ),
+    (
+        (Point.PRE_COMMITTED.value, Point.PREPARED.value, Point.DECIDED.value),
+        (Point.GENERATION_CLAIMED.value, Point.PREDECESSOR_SEALED.value),
+    ),
+)
+"""Where a driver stops, and where its successor does, while the first one wakes up: it decides an
+epoch that is void; its epoch has been run again; it is committing; it may still decide. What is
+left over, stops at random, is one kind more."""
+_OFTEN = ("driver", "pause", "connection")
+"""Twice in each round."""
+_WRONG_S = (-7 * 86400, -7200, -90, -5, 5, 90, 3000)
+"""How wrong a clock is. A broker refuses rows from more than an hour ahead."""
+_LINES = (("cut", "cut a request", "cut a reply"), ("delay", "drop"), (HOLD,))
 
 
 @dataclass(frozen=True)
 class Step:
     """One fault. `pause_s` is the calm before it, `aim_s` the time after the next epoch's plan,
-    `lasts_s` its length. `how` is a variant, for `driver` the failpoint of the next driver, or "".
-    `amount` is a number of its own: the nth reply, the milliseconds of a delay. `chance` picks
-    among what is there. `at` and `then` are the failpoints at which a paused driver and its
-    successor stop, or ""."""
+    `lasts_s` its length. `how` is a variant, or "". `amount` is a number of its own: the nth reply,
+    the milliseconds of a delay, the seconds of a clock. `chance` picks among what is there. `at`
+    and `then` are the failpoints at which a driver and its successor die, or stop, or ""."""
 
     number: int
     fault: str
@@ -68,8 +93,8 @@ class Step:
 
     def __str__(self) -> str:
         told = {
-            "driver": f"{' by' if self.how == SIGTERM else ', then at'} {self.how}"
-            * bool(self.how),
+            "driver": f" by {self.how}" * bool(self.how)
+            + "".join(f", then at {point}" for point in (self.at, self.then) if point),
             "broker": f" for {self.lasts_s:.1f} s",
             "database": f" for {self.lasts_s:.1f} s",
             "connection": f": {self.how}",
@@ -77,9 +102,12 @@ class Step:
             if self.at
             else f" for {self.lasts_s:.1f} s{', ' * bool(self.how)}{self.how}",
             "disk-full": f" for {self.lasts_s:.1f} s",
+            "clock": f": {self.amount:+} s, then {self.lasts_s:.0f} s {self.how}",
         }
         if self.fault == "connection" and self.how == "delay":
             told["connection"] = f": delay by {self.amount} ms for {self.lasts_s:.1f} s"
+        if self.fault == "connection" and self.how == HOLD:
+            told["connection"] = f": hold a commit for {self.lasts_s:.1f} s"
         if self.fault == "connection" and self.how == "drop":
             told["connection"] = f": drop replies for {self.lasts_s:.1f} s"
         return f"{self.fault}{told.get(self.fault, '')}"
@@ -87,8 +115,13 @@ class Step:
 
 def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterator[Step]:
     """Yield faults without end: rounds with each fault of `faults` in random order. `failpoints`
-    are those that a driver or a worker of the workload can reach."""
+    are those that a driver or a worker of the workload can reach. The variants of a fault come by
+    turns too: each kind of death, of stop and of broken line once, before one comes again."""
     chance = random.Random(f"seamark verify {seed}")
+    kinds = [[p for p in failpoints if p in kind] for kind in _KINDS]
+    deaths = _by_turns(chance, [kind for kind in [*kinds, [""]] if kind])
+    stops = _by_turns(chance, [*_STOPS, None])
+    lines = _by_turns(chance, _LINES)
     number = 0
     while faults:
         round_ = [fault for fault in faults for _ in range(1 + (fault in _OFTEN))]
@@ -97,22 +130,47 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
             number += 1
             how, amount, at, then = "", 0, "", ""
             if fault == "driver":
-                point, nth = chance.choice(failpoints), chance.choice([1, 1, 2, 3])
-                point = f"{point}:{1 if point in _ONCE else nth}"
-                how = chance.choices([point, "", SIGTERM], [6, 3, 1])[0]
+                at, then = _deaths(chance, next(deaths), failpoints)
+                if not at:
+                    how = chance.choice(["", SIGTERM])
             elif fault == "connection":
-                how = chance.choice(_HOW)
+                how = chance.choice(next(lines))
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
-            elif fault == "pause" and chance.random() < 0.75:
-                how = SECOND
-                if chance.random() < 0.8:
-                    (held,) = chance.choices([*_HELD], [*_HELD.values()])
-                    at = f"{held.value}:{chance.choice([1, 1, 2, 3])}"
-                    (then,) = chance.choices([*_SUCCESSOR_HELD], [*_SUCCESSOR_HELD.values()])
+            elif fault == "clock":
+                how, amount = chance.choice(["less", "more"]), chance.choice(_WRONG_S)
+            elif fault == "pause":
+                stop = next(stops)
+                how = SECOND if stop or chance.random() < 0.5 else ""
+                if stop:
+                    at, then = _nth(chance, chance.choice(stop[0])), chance.choice(stop[1])
             yield Step(
                 number, fault, chance.uniform(0, 3), chance.uniform(0, 0.35),
                 chance.uniform(0.5, 6), how, amount, chance.random(), at, then,
             )  # fmt: skip
+
+
+def _by_turns(chance: random.Random, all_: Sequence[T]) -> Iterator[T]:
+    while True:
+        yield from chance.sample(all_, len(all_))
+
+
+def _nth(chance: random.Random, point: str) -> str:
+    return f"{point}:{1 if point in _RECOVERY else chance.choice([1, 1, 2, 3])}"
+
+
+def _deaths(
+    chance: random.Random, kind: Sequence[str], failpoints: Sequence[str]
+) -> tuple[str, str]:
+    """Return where a driver dies, and where its successor does, half the time. A recovery has
+    something to do: it follows a death in an epoch."""
+    point = chance.choice(kind)
+    epoch = [p for p in failpoints if p not in _RECOVERY]
+    if point in _RECOVERY and epoch:
+        first = Point.DECIDED.value if point == Point.RECOVERY_COMMITTED.value else None
+        return _nth(chance, first or chance.choice(epoch)), _nth(chance, point)
+    if not point or chance.random() < 0.5:
+        return point and _nth(chance, point), ""
+    return _nth(chance, point), f"{chance.choice(epoch or failpoints)}:1"
 
 
 def checked(text: str) -> list[str]:

@@ -15,6 +15,16 @@ from typing import Literal
 Side = Literal["request", "reply"]
 
 
+_END_TRANSACTION = (26).to_bytes(2, "big")
+"""Kafka's number of the request that commits or aborts a transaction."""
+
+
+def _commits(data: bytes) -> bool:
+    """Tell whether data begins with a request that ends a transaction of Kafka's, or is one of
+    SQL that commits."""
+    return data[4:6] == _END_TRANSACTION or b"COMMIT" in data
+
+
 class CuttingProxy:
     """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server.
 
@@ -28,10 +38,14 @@ class CuttingProxy:
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         """How many lines it has cut."""
+        self.held = 0
+        """How many commits it has held back."""
         self.delay_s = 0.0
         """How long it holds each reply back."""
         self.drops = False
         """Whether replies vanish; the line stays open."""
+        self.hold_s = 0.0
+        """How long it holds the next commit back; its line stands still, the others go on."""
         self._lock = threading.Lock()
         self._armed: tuple[Side, int] | None = None
         self._text: bytes | None = None
@@ -94,6 +108,9 @@ class CuttingProxy:
                         losing.set()
                 if self._cuts("request"):
                     break
+                if self.hold_s and _commits(data):
+                    self.held, hold_s, self.hold_s = self.held + 1, self.hold_s, 0.0
+                    time.sleep(hold_s)
                 server.sendall(data)
         if not losing.is_set():
             self._close(server)

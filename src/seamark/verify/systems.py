@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import MissingDependencyError
+from seamark.verify.clock import WrongClock
 from seamark.verify.proxy import CuttingProxy
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Systems:
         self.proxies: dict[str, CuttingProxy] = {}
         self._kafka_proxies: list[CuttingProxy] = []
         self.disk: LimitedDisk | None = None
+        self.clock: WrongClock | None = None
         self.storage = directory / "storage"
         self.left_out: dict[str, str] = {}
 
@@ -100,6 +102,7 @@ class Systems:
             self._start_kafka()
             self._start_postgres()
             self._mount()
+            self._find_clock()
         except BaseException:
             self._stack.close()
             raise
@@ -166,6 +169,13 @@ class Systems:
         self.postgres = self._stack.enter_context(PostgresServer())
         proxy = CuttingProxy("127.0.0.1", self.postgres.port)
         self.proxies["PostgreSQL"] = self._stack.enter_context(proxy)
+
+    def _find_clock(self) -> None:
+        if "clock" in self._faults:
+            try:
+                self.clock = WrongClock(self._directory / "clock")
+            except MissingDependencyError as error:
+                self.left_out["clock"] = str(error)
 
     def _mount(self) -> None:
         if "disk-full" not in self._faults:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seamark.model.errors import PreflightError
 from seamark.verify.checker import Checker
@@ -24,7 +25,14 @@ from seamark.verify.driver import DriverProcess
 from seamark.verify.epochs import EpochWatch
 from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS, Generator, TopicProducer
 from seamark.verify.history import UNKNOWN, Anomaly, Growing, Read
-from seamark.verify.nemesis import DIED_AT, Nemesis, fatal_in
+from seamark.verify.nemesis import (
+    DIED_AT,
+    UNPROVED,
+    UNPROVED_S,
+    Nemesis,
+    OverError,
+    fatal_in,
+)
 from seamark.verify.outcome import Event, Outcome
 from seamark.verify.plan import Step
 from seamark.verify.readers import Sight
@@ -89,7 +97,7 @@ class Trial:
             for stream in dict.fromkeys([ROWS, *(sight.stream for sight in workload.sights)])
         }
         self._places = Growing(UNKNOWN), Growing(UNKNOWN)
-        self._placed = 0
+        self._placed = self._committed = 0
         self._watch = EpochWatch(workload.directory)
         self._producer = TopicProducer(workload.servers, workload.topic)
         self._generator = Generator(self._produce, workload.rate)
@@ -120,6 +128,8 @@ class Trial:
                 self._over.set()
                 watching.join()
                 self._judge()
+        except OverError:
+            self._say("ended by the first finding")
         finally:
             self._over.set()
             self._generator.abandon()
@@ -138,6 +148,7 @@ class Trial:
         self, failpoint: str | None = None, environment: Mapping[str, str] | None = None
     ) -> None:
         """Start the next driver; it becomes `driver`."""
+        self.check()
         log = self._logs / f"driver-{next(self._numbers):03}.log"
         settings = {**self._workload.environment, **(environment or {})}
         self.driver = DriverProcess(self._workload.command, log, failpoint, settings)
@@ -145,6 +156,7 @@ class Trial:
 
     def aim(self, seconds: float) -> None:
         """Return the given seconds after the plan of the next epoch."""
+        self.check()
         known = self._watch.planned()
         deadline = time.monotonic() + 5
         while self._watch.planned() <= known and time.monotonic() < deadline:
@@ -154,16 +166,26 @@ class Trial:
     def recovered(self, timeout_s: float) -> bool:
         """See `nemesis.Patient`."""
         begun_s, deadline = time.time(), time.monotonic() + timeout_s
+        unproved = time.monotonic() + UNPROVED_S
         while self.driver.returncode is None and time.monotonic() < deadline:
+            self.check()
             newest = self._watch.newest
-            if self._cut.is_set() or (newest is not None and newest.planned_s > begun_s):
+            if newest is not None and newest.planned_s > begun_s:
                 return True
+            if time.monotonic() > unproved and UNPROVED in self.driver.text():
+                self.fail(f"{self.driver}: {UNPROVED}\n{self.driver.tail(15)}")
+                unproved = deadline
             time.sleep(0.05)
         return False
 
     def epochs_done(self) -> int:
         """Return how many epochs have been committed."""
         return len(self._watch.epochs)
+
+    def check(self) -> None:
+        """See `nemesis.Patient`."""
+        if self._cut.is_set():
+            raise OverError
 
     def fail(self, text: str) -> None:
         """Note something that must not happen."""
@@ -172,29 +194,29 @@ class Trial:
         self._say(f"FAILED: {text}")
 
     def _harm(self, steps: Iterator[Step], deadline: float) -> bool:
-        """Do steps until the deadline; False if the job does not come back, or the first finding
-        has ended the run."""
+        """Do steps until the deadline; False if the job does not come back. Raises OverError."""
         for step in steps:
             if time.monotonic() + step.pause_s > deadline:
                 break
-            if self._cut.wait(step.pause_s):
-                return False
+            self._cut.wait(step.pause_s)
+            self.check()
             self._say(f"fault {step.number}: {step}")
-            begun_s = time.time()
+            begun_s, detail = time.time(), "not done"
             try:
                 detail = self._nemesis.do(step)
             except (AssertionError, PreflightError) as error:
                 self.fail(f"fault {step.number}, {step}: {error}")
-                detail = "not done"
                 for other in DriverProcess.living - {self.driver}:
                     other.kill_tree()
-            self._outcome.events.append(Event("fault", str(step), begun_s, time.time(), detail))
-            self._outcome.counts[f"fault: {step.fault}"] += 1
-            self._outcome.counts["deaths at failpoints"] += DIED_AT in detail
-            self._say(f"fault {step.number}: {detail}")
-            if self._cut.is_set() or not self._come_back(str(step)):
+            finally:
+                self._outcome.events.append(Event("fault", str(step), begun_s, time.time(), detail))
+                self._outcome.counts[f"fault: {step.fault}"] += 1
+                self._outcome.counts["deaths at failpoints"] += detail.count(DIED_AT)
+                self._say(f"fault {step.number}: {detail}")
+            if not self._come_back(str(step)):
                 return False
-        return not self._cut.is_set()
+        self.check()
+        return True
 
     def _come_back(self, after: str) -> bool:
         """Wait until the job commits epochs again, with a new driver where the last one ended."""
@@ -280,8 +302,12 @@ class Trial:
             epochs = self._watch.epochs_of(topic, partitions, offsets)
             epochs[offsets == UNKNOWN] = UNKNOWN
             checker.place(self._placed + np.arange(len(epochs)), epochs)
-            unknown = np.flatnonzero(epochs == UNKNOWN)
-            self._placed += int(unknown[0]) if len(unknown) else len(epochs)
+            self._placed += _first(epochs == UNKNOWN)
+            # Epochs are committed in order: a committed one proves all before it, missed or not.
+            partitions, offsets = (column.values[self._committed :] for column in self._places)
+            before = EpochWatch.is_before(new[-1], topic, partitions, offsets)
+            checker.committed(self._committed + np.flatnonzero(before), new[-1].committed_s)
+            self._committed += _first(~before)
 
     def _tell(self, anomalies: Sequence[Anomaly]) -> None:
         for anomaly in anomalies:
@@ -356,3 +382,8 @@ class Trial:
                         self.fail(str(error))
             with self._lock:
                 self._tell(checker.finish(finals))
+
+
+def _first(where: NDArray[np.bool_]) -> int:
+    """Return the first place that is true; the length without one."""
+    return int(np.append(where, True).argmax())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seamark.verify.checker import Checker
-from seamark.verify.history import Anomaly, Read, count_rows, log_places
+from seamark.verify.history import Anomaly, Kind, Read, count_rows, log_places
 
 KEYS = 2
 EPOCH = 4
@@ -148,6 +148,26 @@ def test_a_repeated_row_is_a_duplicate_and_not_disorder() -> None:
     checker = history()
     checker.read(log((0, 0, 0), (0, 1, 2)))
     assert found(checker.read(log((0, 2, 0)))) == {"duplicated": 1}
+
+
+def test_a_committed_row_is_hidden_from_later_reads() -> None:
+    for committed_s, kinds in ((20, {"hidden": 4}), (50, {})):
+        checker = history()
+        checker.committed(array(0, 1, 2, 3), committed_s)
+        checker.read(log(*IN_ORDER[:2], at=90))  # a follower shows what is new alone
+        assert found(checker.read(log(*IN_ORDER[4:], at=90, whole=True))) == kinds
+    checker = history()
+    checker.committed(array(0, 1, 2, 3), 20)
+    checker.committed(array(0, 4), 50)
+    found_ = checker.read(log((0, 0, 4), at=90, whole=True))
+    assert [a.rows for a in found_ if a.kind is Kind.HIDDEN] == [(0, 1, 2, 3)], "the first time"
+
+
+def test_nothing_hides_a_committed_row_of_a_table() -> None:
+    for committed_s, kinds in ((88, {"hidden": 1}), (89.5, {})):
+        checker = history(4)
+        checker.committed(array(0, 1, 2, 3), committed_s)
+        assert found(checker.read(table(0, 1, 2, at=90))) == kinds
 
 
 def test_torn_epoch() -> None:

@@ -47,6 +47,15 @@ def test_rows_after_an_epoch_that_was_missed_are_in_no_known_epoch(tmp_path: Pat
     assert epochs_of(watch, (0, 4), (0, 5)) == [0, -1]
 
 
+def test_rows_before_the_end_of_an_epoch_whether_or_not_others_were_missed(tmp_path: Path) -> None:
+    watch = EpochWatch(tmp_path)
+    epoch(tmp_path, 2, {"0": 9})
+    (found,) = watch.look()
+    rows = np.array([(0, 0), (0, 8), (0, 9), (3, 0), (-1, -1)], np.int64)
+    assert watch.is_before(found, "in", *rows.T).tolist() == [True, True, False, False, False]
+    assert not watch.is_before(found, "out", *rows.T).any()
+
+
 def test_the_newest_plan(tmp_path: Path) -> None:
     watch = EpochWatch(tmp_path)
     assert watch.planned() == -1

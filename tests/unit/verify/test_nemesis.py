@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from seamark.verify.driver import DriverProcess
-from seamark.verify.nemesis import Nemesis, spark_home
+from seamark.verify.nemesis import Nemesis, OverError, spark_home
 from seamark.verify.plan import SECOND, Step
 
 
@@ -46,6 +47,7 @@ class Programs:
         self.directory = directory
         self.count = 0
         self.failures: list[str] = []
+        self.over = threading.Event()
         self.driver: DriverProcess
 
     def start(self, failpoint: str | None = None, environment: object = None) -> None:
@@ -54,11 +56,18 @@ class Programs:
         log = self.directory / f"{self.count}.log"
         self.driver = DriverProcess([sys.executable, "-c", PROGRAM], log, failpoint)
 
+    def aim(self, seconds: float) -> None:
+        pass
+
     def recovered(self, timeout_s: float) -> bool:
         return True
 
     def epochs_done(self) -> int:
         return 0
+
+    def check(self) -> None:
+        if self.over.is_set():
+            raise OverError
 
     def fail(self, text: str) -> None:
         self.failures.append(text)
@@ -86,6 +95,34 @@ def test_a_driver_is_held_at_a_point_and_woken_beside_its_successor(
             ["driver 2 (failpoint prepared:2@stop) was superseded and met LostTransactionError"]
             * wrong
         )
+    finally:
+        for driver in list(DriverProcess.living):
+            driver.kill_tree()
+
+
+def test_a_driver_dies_at_one_point_and_its_successor_at_another(tmp_path: Path) -> None:
+    programs = Programs(tmp_path)
+    nemesis = Nemesis(cast(Any, None), cast(Any, programs))
+    try:
+        programs.start()
+        step = Step(1, "driver", 0, 0, 5, "", 0, 0.5, "prepared:2", "recovered:1")
+        assert nemesis.do(step) == "killed, then died at prepared:2, then died at recovered:1"
+        assert programs.count == 4
+        assert programs.driver.returncode is None
+    finally:
+        for driver in list(DriverProcess.living):
+            driver.kill_tree()
+
+
+@pytest.mark.parametrize("fault", ["driver", "pause"])
+def test_the_end_of_the_run_ends_a_fault_under_way(fault: str, tmp_path: Path) -> None:
+    programs = Programs(tmp_path)
+    nemesis = Nemesis(cast(Any, None), cast(Any, programs))
+    try:
+        programs.start()
+        threading.Timer(1, programs.over.set).start()
+        with pytest.raises(OverError):
+            nemesis.do(Step(1, fault, 0, 0, 5, "", 0, 0.5, "never-reached:1", ""))
     finally:
         for driver in list(DriverProcess.living):
             driver.kill_tree()

@@ -57,6 +57,23 @@ def test_a_reply_is_delayed(proxy: CuttingProxy) -> None:
         assert time.monotonic() - begun >= 0.2
 
 
+@pytest.mark.parametrize("commit", [b"COMMIT PREPARED 'a'", b"\0\0\0\x20\0\x1a\0\5"])
+def test_the_next_commit_stands_still_and_the_other_lines_go_on(
+    commit: bytes, proxy: CuttingProxy
+) -> None:
+    with connect(proxy) as held, connect(proxy) as other:
+        assert ask(held) == b"hello"
+        proxy.hold_s = 1.0
+        begun = time.monotonic()
+        held.sendall(commit)
+        assert ask(other) == b"hello"
+        assert time.monotonic() - begun < 0.9
+        held.settimeout(5)
+        assert held.recv(1000) == commit
+        assert time.monotonic() - begun >= 1.0
+        assert (proxy.held, proxy.hold_s) == (1, 0.0), "once"
+
+
 def test_replies_are_dropped_and_the_line_ends_afterwards(proxy: CuttingProxy) -> None:
     with connect(proxy) as line:
         proxy.drops = True
