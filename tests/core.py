@@ -63,7 +63,6 @@ EVERY_SPARK = {
     "integration/jobs/test_two_sinks.py": "kills between the commits of two sinks, with windows",
     "integration/jobs/test_restarts.py": "restarts after long, of bounded jobs, without a decision",
     "integration/jobs/test_unaligned.py": "kills with rows in flight",
-    "integration/jobs/test_real_time.py": "Real-time Mode, from 4.1 on",
     "integration/jobs/test_spark_examples.py": "examples of Spark's documentation, killed",
     "spark/jobs/test_unaligned.py": "unaligned checkpoints: bounded jobs, savepoints, restores",
     "spark/savepoints/test_canonical_savepoints.py": "each kind of state through savepoints",

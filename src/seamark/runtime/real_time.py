@@ -80,9 +80,9 @@ def is_real_time(execution: str, plan: JobPlan) -> bool:
         )
     if execution != REAL_TIME:
         return False
-    if not has_real_time_mode(plan.spark._jvm):
+    if not has_real_time_mode():
         raise ConfigurationError(
-            f'Job {plan.declared.name!r}: execution="real-time" needs Spark 4.1 or later, and this '
+            f'Job {plan.declared.name!r}: execution="real-time" needs Spark 4.2 or later, and this '
             f"is Spark {plan.spark.version}; upgrade, or leave execution out"
         )
     if reasons := [*_unfit_settings(plan), *_unfit_parts(plan)]:

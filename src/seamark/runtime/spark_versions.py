@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from seamark.runtime.java_calls import java_class
@@ -80,10 +81,9 @@ def has_key_extractors(jvm: Any) -> bool:
     return has_class(jvm, f"{_STREAMING}.operators.stateful.StatePartitionKeyExtractorFactory")
 
 
-@functools.cache
-def has_real_time_mode(jvm: Any) -> bool:
-    """Tell whether Spark has Real-time Mode."""
-    return has_class(jvm, "org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec")
+def has_real_time_mode() -> bool:
+    """Tell whether PySpark can start Real-time Mode; in Spark 4.1 Scala alone can."""
+    return "realTime" in inspect.signature(DataStreamWriter.trigger).parameters
 
 
 def has_zoned_arrow() -> bool:
@@ -111,6 +111,8 @@ def mend_kafka_sources(stream: Any) -> None:
     sources = stream.uniqueSources().keysIterator()
     while sources.hasNext():
         source = sources.next()
+        with contextlib.suppress(Py4JError):  # that of an unaligned job is wrapped
+            source = source.delegate()
         if str(source.getClass().getName()) == _KAFKA_STREAM:
             with contextlib.suppress(Py4JError):  # another connector
                 field = source.getClass().getDeclaredField("latestPartitionOffsets")

@@ -80,6 +80,6 @@ def test_real_time_needs_the_mode(spark: SparkSession, tmp_path: Path, rate: Dat
     job = sm.Job("job", sm.CheckpointConfig(storage=tmp_path.as_uri()))
     rows = job.source(rate, uid="rate", replayable=False)
     job.sink(rows, sm.FileSink(tmp_path / "out"), uid="out")
-    reason = "cannot run with" if has_real_time_mode(spark._jvm) else "needs Spark 4.1 or later"
+    reason = "cannot run with" if has_real_time_mode() else "needs Spark 4.2 or later"
     with pytest.raises(sm.ConfigurationError, match=reason):
         job.run(execution="real-time")
