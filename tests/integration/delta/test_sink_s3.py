@@ -23,6 +23,7 @@ from seamark.verify.conformance.steps import until_proved
 from tests.integration.delta.sink_kit import (
     attempt,
     batch,
+    by_key,
     driver,
     made,
     numbers,
@@ -59,6 +60,26 @@ class TestWhatS3CouldBreak:
 @pytest.mark.chaos
 class TestDeltaOnS3(SinkConformance, ExpiryConformance, ServerConformance):
     """The whole of it."""
+
+
+class TestChangesThatS3CouldBreak:
+    """With keys and op: rows are staged there, and read for the merge at the commit."""
+
+    _checkpoints = SinkConformance._checkpoints
+    test_killed = SinkConformance.test_a_commit_killed_at_each_failpoint_is_ended_by_the_next
+
+    @pytest.fixture
+    def under(self, under: SinkUnderTest) -> SinkUnderTest:
+        return by_key(under)
+
+
+@pytest.mark.chaos
+class TestChangesOnS3(SinkConformance, ExpiryConformance, ServerConformance):
+    """The whole of it with keys and op."""
+
+    @pytest.fixture
+    def under(self, under: SinkUnderTest) -> SinkUnderTest:
+        return by_key(under)
 
 
 @pytest.fixture(scope="module")

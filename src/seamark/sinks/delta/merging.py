@@ -64,8 +64,8 @@ def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: 
 
 
 def _read(files: Directory, path: str) -> pa.Table:
-    with files.open(path) as file:
-        return pq.ParquetFile(file).read()
+    with files.open(path) as file:  # on S3 a stream that cannot seek
+        return pq.ParquetFile(pa.BufferReader(file.read())).read()
 
 
 def _quoted(name: str) -> str:
