@@ -10,7 +10,7 @@ CLASSES := $(VENV)/spark-classes.jsa
 # The PySpark that every test runs on; `make test-spark` takes another one.
 PINNED := 'pyspark==4.2.*'
 
-.PHONY: setup lint format test test-all test-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
+.PHONY: setup lint format test test-all test-spark test-oldest-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/seamark)
 setup: $(READY)
@@ -69,8 +69,12 @@ VERSION ?= 4.0.5
 test-spark:
 	$(MAKE) VENV=.venv-spark-$(VERSION) PINNED=pyspark==$(VERSION) test-on-this-spark
 
-test-on-this-spark: setup
-	$(PYTEST) -m 'not chaos' $$($(BIN)/python -m tests.core) $(ARGS)
+## test-oldest-spark: what differs most, on the oldest Spark
+test-oldest-spark:
+	$(MAKE) test-spark VERSION=4.0.5 WHICH=oldest
+
+test-on-this-spark: setup $(CLASSES)
+	$(PYTEST) -m 'not chaos' $$($(BIN)/python -m tests.core $(WHICH)) $(ARGS)
 
 ## chaos: the whole matrix of kills
 chaos: setup $(CLASSES)

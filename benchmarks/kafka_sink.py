@@ -141,7 +141,7 @@ def measure(
         progress = [p for p in query.recentProgress if p["numInputRows"]]
         end = begun(progress[-1]) + progress[-1]["durationMs"]["triggerExecution"] / 1000
         # Seamark's rows are visible when the last epoch is recorded as committed.
-        records = Path(location).glob("seamark/epochs/*/committed.json")
+        records = Path(location).glob("epochs/*/committed.json")
         end = max([end, *(record.stat().st_mtime for record in records)])
     assert sum(p["numInputRows"] for p in progress) == rows, "the run did not copy every row"
     out.rows_per_s.append(rows / (end - begun(progress[0])))

@@ -27,10 +27,13 @@ import os, sys, threading, time
 import psutil
 from pyspark.sql import functions as F
 import seamark as sm
+from seamark.runtime.session import spark_session
 
 job = sm.Job("classes", sm.CheckpointConfig(storage="checkpoints", interval="200ms"), "update")
-rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
-counts = rows.groupBy((F.col("row") % 10).alias("digit")).count()
+spark = spark_session("classes")
+rate = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+rows = job.source(rate, uid="rows", replayable=True)
+counts = rows.groupBy((F.col("value") % 10).alias("digit")).count()
 job.sink(counts, sm.FileSink("out"), uid="counts")
 
 

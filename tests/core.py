@@ -8,6 +8,7 @@ cost of both.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -61,18 +62,40 @@ EVERY_SPARK = {
     "integration/jobs/test_kafka_to_kafka.py": "a kill at each point, without state",
     "integration/jobs/test_two_sinks.py": "kills between the commits of two sinks, with windows",
     "integration/jobs/test_restarts.py": "restarts after long, of bounded jobs, without a decision",
+    "integration/jobs/test_unaligned.py": "kills with rows in flight",
+    "integration/jobs/test_real_time.py": "Real-time Mode, from 4.1 on",
+    "integration/jobs/test_spark_examples.py": "examples of Spark's documentation, killed",
+    "spark/jobs/test_unaligned.py": "unaligned checkpoints: bounded jobs, savepoints, restores",
     "spark/savepoints/test_canonical_savepoints.py": "each kind of state through savepoints",
     "spark/savepoints/test_savepoints.py": "a running job's savepoint, and its restore",
-    "spark/checkpoints/test_checkpoint_trigger.py": "a checkpoint on request",
     "spark/savepoints/test_engine_upgrade.py": "the savepoints of every other Spark",
+    "spark/savepoints/test_drain.py": "a drain, and its kills",
+    "spark/savepoints/test_drain_operators.py": "a drain closes windows and joins",
+    "spark/checkpoints/test_checkpoint_trigger.py": "a checkpoint on request",
     "spark/plans/test_branches.py": "one plan for several sinks",
     "spark/session/test_spark_versions.py": "what is refused, with the reason",
-    "integration/jobs/test_spark_examples.py": "examples of Spark's documentation, killed",
     "unit/runtime/test_executor_environment.py": "a task in an executor's environment",
     "unit/test_pyspark_missing.py": "a missing or too old PySpark",
 }
 """The tests of `make test-spark`, on another Spark than the newest; as a program this module prints
 them."""
+
+OLDEST_SPARK = {
+    name: EVERY_SPARK[name]
+    for name in (
+        "integration/jobs/test_two_sinks.py",
+        "integration/jobs/test_spark_examples.py",
+        "spark/jobs/test_unaligned.py",
+        "spark/savepoints/test_savepoints.py",
+        "spark/savepoints/test_engine_upgrade.py",
+        "spark/savepoints/test_drain_operators.py",
+        "spark/checkpoints/test_checkpoint_trigger.py",
+        "spark/plans/test_branches.py",
+        "spark/session/test_spark_versions.py",
+    )
+}
+"""Those of `make test-oldest-spark`: few, and they reach all of `runtime/spark_versions.py`. As a
+program with the argument ``oldest`` this module prints them."""
 
 
 def is_core(nodeid: str) -> bool:
@@ -109,4 +132,4 @@ def what_is_left(folders: Counter[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(*(f"tests/{name}" for name in EVERY_SPARK))
+    print(*(f"tests/{name}" for name in (OLDEST_SPARK if "oldest" in sys.argv else EVERY_SPARK)))

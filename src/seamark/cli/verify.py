@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -88,6 +89,9 @@ def verify(
         )
     elif arguments or kafka or postgres or row or unordered:
         raise typer.BadParameter("ARGS, --kafka, --postgres, --row and --unordered go with --app")
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # ends what was started, as Ctrl-C does
     asked = Verification(workload, under_test, faults, minutes, seed, brokers, stop_at_first)
     outcome, directory = run(asked, say)
     report.write_text(page(outcome), encoding="utf-8")

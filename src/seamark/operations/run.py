@@ -65,9 +65,9 @@ def submit_command(
         prefix = "spark.kubernetes.driverEnv."
     else:
         raise UserError(
-            f"--deploy-mode cluster with the master {master or '(none given)'}: Seamark's "
-            "settings reach a driver on the cluster through --master yarn or k8s://… alone (Spark "
-            "runs no Python driver on a standalone cluster); use --deploy-mode client"
+            f"--deploy-mode cluster with the master {master or '(none given)'}: spark-submit puts "
+            "a Python program's driver on YARN and Kubernetes alone; use --deploy-mode client, or, "
+            "on a standalone cluster, the command in docs/deploy/standalone.md"
         )
     for key, value in variables.items():
         if key == COMMAND_LINE_VARIABLE:  # YARN's launch script loses JSON's quotes

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
 import pytest
 from confluent_kafka import Producer
 
@@ -29,6 +30,9 @@ from tests.chaos.workload import PARTITIONS
 from tests.integration.jobs.test_two_drivers import freeze_before_decision
 from tests.threads import RunningJob
 
+pytestmark = pytest.mark.skipif(
+    pyspark.__version__ < "4.1", reason=f"PySpark {pyspark.__version__} has no Real-time Mode"
+)
 CORES = PARTITIONS
 """Each partition needs one for itself."""
 REAL_TIME = {"execution": "real-time"}

@@ -153,7 +153,7 @@ def test_in_cluster_mode_settings_travel_to_the_driver(
 def test_what_cannot_reach_a_driver_is_refused(home: Path) -> None:
     Path("app.py").touch()
     spark = {"--master": "spark://h:7077", "--deploy-mode": "cluster"}
-    with pytest.raises(UserError, match="runs no Python driver on a standalone cluster"):
+    with pytest.raises(UserError, match="driver on YARN and Kubernetes alone"):
         Program("app.py", spark=spark).command()
 
 
