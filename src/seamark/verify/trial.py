@@ -48,6 +48,8 @@ DRAIN_S, FINAL_S = 300.0, 180.0
 TRIES = 4
 """Drivers in a row that may end without an epoch."""
 TELL_S = 10.0
+VOID = "DecisionVoidError"
+"""What a driver may end with, if the next one takes the decision back."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ class Trial:
         self._over = threading.Event()
         self._stop_at_first = stop_at_first
         self._cut = threading.Event()
+        self._void = False
         self.driver: DriverProcess
 
     def run(self, steps: Iterator[Step], minutes: float) -> None:
@@ -223,6 +226,7 @@ class Trial:
         begun_s = time.time()
         for _ in range(TRIES):
             if self.recovered(self.patience_s):
+                self._void = False
                 self._outcome.events.append(
                     Event("recovery", f"after {after}", begun_s, time.time())
                 )
@@ -247,6 +251,9 @@ class Trial:
         )
         for name in fatal_in(driver):
             self.fail(f"{driver}: {name}\n{driver.tail(15)}")
+        before, self._void = self._void, VOID in driver.text()
+        if before and self._void:
+            self.fail(f"{driver}: {VOID}, once more\n{driver.tail(15)}")
 
     # --- rows go in and come out
 
