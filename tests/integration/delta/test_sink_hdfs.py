@@ -14,7 +14,7 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
-from tests.integration.delta.sink_kit import by_key, made, under_suite
+from tests.integration.delta.sink_kit import made, under_suite
 from tests.servers.hdfs import LocalHdfs
 
 
@@ -28,12 +28,3 @@ def under(hdfs: LocalHdfs) -> SinkUnderTest:
 @pytest.mark.chaos
 class TestDeltaOnHdfs(SinkConformance, ExpiryConformance, ServerConformance):
     pass
-
-
-@pytest.mark.chaos
-class TestChangesOnHdfs(SinkConformance, ExpiryConformance, ServerConformance):
-    """With keys and op: rows are staged there, and merged at the commit."""
-
-    @pytest.fixture
-    def under(self, under: SinkUnderTest) -> SinkUnderTest:
-        return by_key(under)
