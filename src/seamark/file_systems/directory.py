@@ -64,7 +64,8 @@ class Directory(Protocol):
         """
 
     def open(self, path: str) -> BinaryIO:
-        """Return a whole file for reading from its beginning; the caller closes it."""
+        """Return a whole file for reading from its beginning, which may not seek; the caller closes
+        it."""
 
     def size(self, path: str) -> int | None:
         """Return a file's bytes, None if there is no such file."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import PreflightError
 from seamark.sinks.delta import DeltaSink
@@ -113,3 +114,5 @@ def test_a_commit_whose_reply_is_lost_is_found_in_the_log(unsigned: LocalS3) -> 
         assert proxy.replies_lost == 1
     assert outcomes == [CommitOutcome.ALREADY_COMMITTED]
     assert sorted(numbers(direct)) == list(range(10))
+    audited = direct.read_back(ReadBack(driver(), batch([]).schema, committables))
+    assert sorted(n for part in audited for n in part.rows["id"].to_pylist()) == list(range(10))

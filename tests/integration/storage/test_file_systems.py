@@ -20,10 +20,15 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.read_back import ReadBack
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.file_systems.s3 import PART_BYTES, S3Directory
+from seamark.sinks.files.formats import Format
+from seamark.sinks.files.read_back import read as read_back
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
+
+NOT_USED: Any = None
 
 
 @pytest.fixture(params=["local", "hdfs", "s3"])
@@ -55,6 +60,24 @@ def put(directory: Directory, path: str, data: bytes) -> None:
 def read(directory: Directory, path: str) -> bytes:
     with directory.open(path) as file:
         return file.read()
+
+
+@pytest.mark.parametrize(
+    "format_", [Format("parquet", "zstd"), Format("json", "gzip"), Format("csv", "gzip")]
+)
+def test_an_audit_reads_the_rows_of_a_file_sink(directory: Directory, format_: Format) -> None:
+    rows = pa.record_batch({"id": pa.array(range(5000), pa.int64())})
+    schema = pa.schema([("value", pa.string())]) if format_.name == "json" else rows.schema
+    if format_.name == "json":
+        rows = pa.record_batch({"value": [f'{{"id":{n}}}' for n in range(5000)]})
+    path = f"part.{format_.extension}"
+    with directory.create(path) as file:
+        encoder = format_.encoder(file, schema)
+        encoder.write(rows)
+        encoder.close()
+    asked = ReadBack(NOT_USED, schema, [])
+    found = pa.Table.from_batches(part.rows for part in read_back(directory, format_, asked))
+    assert found == pa.Table.from_batches([rows])
 
 
 def test_files_are_written_read_listed_and_deleted(directory: Directory) -> None:

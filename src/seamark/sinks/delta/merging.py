@@ -64,7 +64,7 @@ def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: 
 
 
 def _read(files: Directory, path: str) -> pa.Table:
-    with files.open(path) as file:  # on S3 a stream that cannot seek
+    with files.open(path) as file:
         return pq.ParquetFile(pa.BufferReader(file.read())).read()
 
 

@@ -53,7 +53,7 @@ def read(sink: DeltaSink, asked: ReadBack) -> Iterator[FoundRows]:
             path = unquote(action["path"])
             start = 0
             with directory.open(path) as file:
-                for batch in pa.parquet.ParquetFile(file).iter_batches():
+                for batch in pa.parquet.ParquetFile(pa.BufferReader(file.read())).iter_batches():
                     rows = as_written(_whole(batch, action, asked.schema), asked.schema)
                     positions = np.arange(start, start + rows.num_rows)
                     start += rows.num_rows

@@ -54,7 +54,7 @@ def _rows(file: Any, path: str, format_: Format, schema: pa.Schema) -> Iterator[
 
 def _batches(file: Any, path: str, format_: Format, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
     if format_.name == "parquet":
-        yield from pa.parquet.ParquetFile(file).iter_batches()
+        yield from pa.parquet.ParquetFile(pa.BufferReader(file.read())).iter_batches()
         return
     text = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
     if format_.name == "json":
