@@ -23,7 +23,7 @@ from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker, workload
 from tests.chaos.driver import REPOSITORY, Driver, spark_submit, wait_until
 from tests.chaos.history import Pair, window_counts
-from tests.chaos.scenario import KafkaScenario
+from tests.chaos.scenario import KafkaScenario, PassthroughScenario
 from tests.integration.cluster.spark_cluster import HOSTS, SparkCluster
 
 
@@ -141,25 +141,17 @@ def test_lost_attempts_hold_up_nobody(
         assert again, "the shuffle files died with the executor, and the stage ran again"
 
 
-class KeyedScenario(ClusterScenario):
+class KeyedScenario(PassthroughScenario, ClusterScenario):
     """An unaligned keyed function that is too slow, before a shuffle into Kafka."""
 
+    program, job = ClusterScenario.program, ClusterScenario.job
+
     def __init__(self, directory: Path, servers: str, cluster: SparkCluster) -> None:
-        super().__init__(directory, servers, cluster, rate=80.0, keyed=True)
-
-    def expected(self) -> int:
-        return len(self.feeder.rows)
-
-    def visible(self) -> int:
-        return len(self.reader.rows)
-
-    def check(self) -> list[checker.Anomaly]:
-        final = workload.read_topic(self.servers, self.output)
-        produced = [Pair(*row) for row in self.feeder.rows]
-        return checker.check_rows("Kafka", produced, [Pair(s.key, s.value) for s in final])
+        ClusterScenario.__init__(self, directory, servers, cluster, rate=80.0, keyed=True)
 
 
 @pytest.mark.chaos
+@pytest.mark.timeout(1200)
 def test_a_keyed_function_that_ran_twice_fails_its_epoch(
     kafka: LocalKafka, cluster: SparkCluster, tmp_path: Path
 ) -> None:
@@ -171,7 +163,7 @@ def test_a_keyed_function_that_ran_twice_fails_its_epoch(
         victim = scenario.hang()
         psutil.Process(victim["pid"]).parent().parent().kill()
         wait_for_commit(scenario, driver, victim)
-        scenario.drain(driver)
+        scenario.drain(driver, 600)
         driver.stop(code=143)
         checker.require_none(scenario.check())
         scenario.require_settled()
