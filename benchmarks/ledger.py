@@ -90,11 +90,11 @@ class LedgerSink(KafkaSink):
     ledger: bool = True
 
     def create_writer(self, context: WriterContext) -> Any:
-        Tally.add = ADD if self.ledger else no_add  # type: ignore[method-assign]
+        # Kept at the class: a worker that is used again finds `Tally.add` replaced already.
+        kept = Tally.__dict__.get("kept_add") or Tally.add
+        setattr(Tally, "kept_add", kept)  # noqa: B010
+        Tally.add = kept if self.ledger else no_add  # type: ignore[method-assign]
         return super().create_writer(context)
-
-
-ADD = Tally.add
 
 
 def no_add(self: Tally, rows: pa.RecordBatch) -> None: ...

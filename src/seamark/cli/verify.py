@@ -89,9 +89,8 @@ def verify(
         )
     elif arguments or kafka or postgres or row or unordered:
         raise typer.BadParameter("ARGS, --kafka, --postgres, --row and --unordered go with --app")
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # ends what was started, as Ctrl-C does
+    # As Ctrl-C it ends what was started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     asked = Verification(workload, under_test, faults, minutes, seed, brokers, stop_at_first)
     outcome, directory = run(asked, say)
     report.write_text(page(outcome), encoding="utf-8")
