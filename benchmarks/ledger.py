@@ -3,7 +3,8 @@
     python -m benchmarks.ledger [--rows 2000000] [--rounds 5] [--whole]
 
 With `--whole`, jobs from Kafka to Kafka, exactly-once, in epochs of a quarter of the rows, with the
-ledger and without it in turns (`kafka_sink.measure`): rows a second, and CPU of all but the broker.
+ledger and without it in turns (`kafka_sink.measure`): rows a second, and CPU of all but the broker;
+and the mean of the rounds' ratios with its standard error.
 
 Without it, one process does what a task does: a real broker, `KafkaSink`'s writer, batches of
 10,000 rows of key (16 bytes) and value (84 bytes), 4 partitions. Rounds alternate. CPU is that of
@@ -130,6 +131,13 @@ def whole(rows: int, rounds: int) -> None:
             f"({rates[0]:,.0f} to {rates[-1]:,.0f}), "
             f"{statistics.median(figures.cpu_us_per_row):.3f} us of CPU a row"
         )
+    for name, of in (
+        ("rows/s", lambda figures: figures.rows_per_s),
+        ("CPU", lambda figures: figures.cpu_us_per_row),
+    ):
+        ratios = [a / b for a, b in zip(of(found[True]), of(found[False]), strict=True)]
+        error = statistics.stdev(ratios) / len(ratios) ** 0.5
+        print(f"with / without, {name}: {statistics.mean(ratios):.3f} ± {error:.3f}")
 
 
 def main() -> None:
