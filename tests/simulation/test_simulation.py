@@ -132,3 +132,15 @@ def test_at_most_once_a_driver_commits_what_its_successor_is_about_to_abort() ->
     world = Surroundings(at_most_once=True, uneven=True, ways=("upsert", "two-phase"))
     events = tuple(Event(at, kind, choice) for kind, at, choice in happened)
     play(Schedule(world, events, survivors=False))
+
+
+def test_a_sleeping_driver_aborts_what_its_successor_takes_for_decided() -> None:
+    """Found by seed 478881: the successor said that no record of the decided epoch was there."""
+    happened = (
+        ("pause at", 147, 23), ("pause", 175, 0), ("input", 197, 0), ("pause", 217, 6),
+        ("wake", 237, 3), ("wake", 238, 25), ("crash", 250, 0), ("switch", 260, 0),
+        ("crash", 336, 0),
+    )  # fmt: skip
+    world = Surroundings(tasks=2, spool=True, ways=("two-phase",))
+    events = tuple(Event(at, kind, choice) for kind, at, choice in happened)
+    play(Schedule(world, events, survivors=False))

@@ -208,7 +208,8 @@ def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
 
 
 def fence(older: list[int], generation: int, records: Records) -> Generator[Point, None, int]:
-    """Seal the one epoch that older generations could still decide; return the last decided epoch.
+    """Seal the last decided epoch COMMIT, and the one that older generations could still decide
+    ABORT; return the last decided epoch.
 
     An older driver may write the decision at any moment, before its attempt is sealed and after. A
     decision after the seal is void and is taken back.
@@ -217,8 +218,10 @@ def fence(older: list[int], generation: int, records: Records) -> Generator[Poin
         latest = records.latest_decision()
         if latest >= records.first_epoch():
             record = records.epoch(latest)
-            stored = bool(record.prepared or record.seals)
-            if stored and record.committed is None and winner_of(record) is None:
+            winner = winner_of(record)
+            if record.committed is not None or not (record.prepared or record.seals):
+                pass
+            elif winner is None:
                 # Decided, and every stored attempt aborted. An attempt still to be stored must not
                 # win it now.
                 seals = []
@@ -231,6 +234,13 @@ def fence(older: list[int], generation: int, records: Records) -> Generator[Poin
                 records.void_decision(latest)
                 yield Point.DECISION_VOIDED
                 continue
+            elif record.seals.get(winner) is not Seal.COMMIT:
+                # An older driver, asleep in its own fence, may take this epoch for open and be
+                # about to abort it.
+                seal = records.seal(latest, winner, Seal.COMMIT)
+                yield Point.PREDECESSOR_SEALED
+                if seal is Seal.ABORT:
+                    continue
         open_epoch = latest + 1
         seals = []
         for old in older:
