@@ -60,8 +60,10 @@ class LimitedDisk:
         """Unmount it. Its content stays in the directory, on the disk below."""
         self.free()
         copy = self.directory.with_name(f"{self.directory.name}.copy")
-        shutil.copytree(self.directory, copy)
-        subprocess.run(["umount", "-l", str(self.directory)], capture_output=True, check=False)
+        try:
+            shutil.copytree(self.directory, copy)
+        finally:  # also if a signal ends the copying
+            subprocess.run(["umount", "-l", str(self.directory)], capture_output=True, check=False)
         self.directory.rmdir()
         copy.rename(self.directory)
 
