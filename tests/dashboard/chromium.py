@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -110,6 +111,20 @@ class Visit:
         found = self.page.locator(selector).first
         found.wait_for()
         return found
+
+    def log_in(self, token: str) -> None:
+        self.page.get_by_label("Address or token").fill(token)
+        self.page.get_by_role("button", name="Log in").click()
+
+    def take_checkpoint(self) -> None:
+        """On a job's page: have it take a checkpoint, and see that it is complete."""
+        self.page.get_by_role("button", name="Checkpoint now").click()
+        self.page.get_by_role("button", name="Take it").click()
+        dialog = self.page.get_by_role("dialog").filter(
+            has_text=re.compile(r"Checkpoint \d+ is complete")
+        )
+        dialog.wait_for()
+        self.page.get_by_role("button", name="Close").click()
 
     def overflow(self) -> int:
         """Return how many pixels the page is wider than the window."""

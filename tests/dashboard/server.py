@@ -36,7 +36,7 @@ class Dashboard:
 
     def __init__(
         self,
-        storage: Path,
+        storage: Path | str,
         home: Path,
         *options: str,
         environment: Mapping[str, str] | None = None,

@@ -4,7 +4,6 @@ in the browser has a driver with a home and a token of its own, behind HTTPS."""
 
 from __future__ import annotations
 
-import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,18 +97,11 @@ def test_a_job_elsewhere_is_changed_after_a_login(tmp_path: Path, chromium: Brow
         page = tab.page
         expect.set_options(timeout=PATIENCE_MS)
         expect(page.get_by_role("heading", name="Log in")).to_be_visible()
-        page.get_by_label("Address or token").fill("wrong")
-        page.get_by_role("button", name="Log in").click()
+        tab.log_in("wrong")
         expect(page.get_by_role("alert")).to_contain_text("not the dashboard's token")
-        page.get_by_label("Address or token").fill(dashboard.token)
-        page.get_by_role("button", name="Log in").click()
+        tab.log_in(dashboard.token)
         page.get_by_role("link", name="clicks").click()
-        page.get_by_role("button", name="Checkpoint now").click()
-        page.get_by_role("button", name="Take it").click()
-        expect(page.get_by_role("dialog")).to_contain_text(
-            re.compile(r"Checkpoint \d+ is complete")
-        )
-        page.get_by_role("button", name="Close").click()
+        tab.take_checkpoint()
         page.get_by_role("button", name="Cancel").click()
         page.get_by_role("button", name="Cancel the job").click()
         expect(page.get_by_role("dialog")).to_contain_text("The job has ended")

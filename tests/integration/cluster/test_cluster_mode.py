@@ -4,7 +4,8 @@ How: `org.apache.spark.deploy.PythonRunner` is submitted in cluster mode with `-
 docs/deploy/standalone.md says, so a worker of the cluster starts the driver, and starts it again
 when it dies. Executors, a worker and the driver are killed with -9 in turn while rows keep coming,
 speculation on. The verbs run as on another machine: with a home of their own, and the token in
-their environment; they know of the driver what the storage says. In the end every row is there
+their environment; they know of the driver what the storage says. So does a dashboard, in a real
+browser. In the end every row is there
 once.
 
 The tests on HDFS and S3 take minutes: make chaos ARGS="-k day_of_a_cluster"
@@ -27,8 +28,11 @@ from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker
 from tests.chaos.driver import REPOSITORY, wait_until
 from tests.class_archive import JAVA_OPTIONS
+from tests.dashboard.chromium import Visit, browser
+from tests.dashboard.server import Dashboard
 from tests.integration.cluster.spark_cluster import HOSTS, SparkCluster
 from tests.integration.cluster.test_cluster import ClusterScenario
+from tests.servers.needed import needed
 
 TOKEN = "the-token-of-driver-and-operators-0123456789"
 PATIENCE_S = 240
@@ -52,7 +56,8 @@ class ClusterModeScenario(ClusterScenario):
         self.conf = conf or {}
         self.uri = storage or f"file://{self.storage}"
         self.options["storage"] = self.uri
-        (directory / "elsewhere").mkdir()
+        self.home = directory / "elsewhere"
+        self.home.mkdir()
 
     def submit(self, **options: Any) -> None:
         """Submit the job, and return when it runs."""
@@ -92,21 +97,38 @@ class ClusterModeScenario(ClusterScenario):
 
     def verb(self, *arguments: str, storage: str | None = "") -> str:
         """Run a verb elsewhere; return what it prints. None is for verbs that take no storage."""
-        conf = " ".join(f"--conf {key}={value}" for key, value in self.conf.items())
         where = () if storage is None else ("--storage", storage or self.uri)
-        home = self.directory / "elsewhere"
         done = subprocess.run(
             [sys.executable, "-m", "seamark.cli.main", *arguments, *where],
             capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-            cwd=home,
+            cwd=self.home,
             env={
                 **os.environ, "PYTHONPATH": f"{REPOSITORY}/src", "SEAMARK_TOKEN": TOKEN,
-                "SEAMARK_HOME": str(home), "JAVA_TOOL_OPTIONS": JAVA_OPTIONS,
-                "PYSPARK_SUBMIT_ARGS": f"--master local[1] {conf} pyspark-shell",
+                "SEAMARK_HOME": str(self.home), **self.own_spark(),
             },
         )  # fmt: skip
         assert done.returncode == 0, f"{done.stderr}\n{self.said()[-4000:]}"
         return done.stdout
+
+    def own_spark(self) -> dict[str, str]:
+        """Return the environment for a Spark that reads the storage elsewhere."""
+        conf = " ".join(f"--conf {key}={value}" for key, value in self.conf.items())
+        return {
+            "JAVA_TOOL_OPTIONS": JAVA_OPTIONS,
+            "PYSPARK_SUBMIT_ARGS": f"--master local[1] {conf} pyspark-shell",
+        }
+
+    def take_checkpoint_in_a_browser(self) -> None:
+        """Log in to a dashboard elsewhere, and have the job take a checkpoint."""
+        here = {"SEAMARK_TOKEN": TOKEN, **self.own_spark()}
+        dashboard = Dashboard(self.uri, self.home, "--address", "0.0.0.0", environment=here)
+        with needed("a browser"), browser() as chromium, dashboard:
+            tab = Visit(chromium, dashboard.url)
+            tab.log_in(dashboard.token)
+            tab.page.get_by_role("link", name="cluster", exact=True).click()
+            tab.take_checkpoint()
+            assert tab.faults == []
+            tab.close()
 
     def listed(self, state: str, storage: str = "") -> dict[str, Any]:
         """Wait until `seamark list` says this of the job; return all it says."""
@@ -164,6 +186,7 @@ def test_a_killed_driver_comes_back_and_is_operated_from_elsewhere(
         scenario.grows()
         second = scenario.listed("RUNNING")
         assert (second["jid"], second["pid"]) != (first["jid"], first["pid"])
+        scenario.take_checkpoint_in_a_browser()
         scenario.all_there()
         scenario.verb("stop", "cluster")
         assert scenario.listed("FINISHED")["jid"] == first["jid"]
@@ -196,6 +219,7 @@ def test_a_day_of_a_cluster(
             cluster.replace_worker(host)
             scenario.grows()
         assert scenario.listed("RUNNING")["name"] == "cluster"
+        scenario.take_checkpoint_in_a_browser()
         scenario.verb("savepoint", "cluster", f"{base}/savepoints")
         path = scenario.end_with_savepoint(f"{base}/last")
         other = f"{uri}-2"
