@@ -13,23 +13,32 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.row_hash import NO_ROWS, RowSums, row_hashes, sums
-from seamark.contracts.read_back import AccountableWriter, Targets
+from seamark.contracts.read_back import DELETE, AccountableWriter, Targets, UpsertingSink
 
 _SMALL_ROWS = 256
 _HELD_ROWS = 4096
+MOST_KEYED_ROWS = 100_000
+"""The most rows of an epoch in an upserting sink whose keys the ledger keeps, at 16 bytes a row."""
+DELETED = np.uint64(0)
+"""Stands for the hash of a row that deletes its key's row."""
 
 
 @dataclass(frozen=True)
 class TaskLedger:
     """One task's rows in one sink: their sums by the sink's target partition, "" where the sink
-    does not tell it; and the number of the task's committables, in the order of the tasks."""
+    does not tell it; and the number of the task's committables, in the order of the tasks.
+
+    `keys`, of an upserting sink: of each key the last row, as pairs of little-endian uint64, the
+    hashes of key and row. None if they are not kept."""
 
     task: int
     committables: int
     targets: Mapping[str, RowSums]
+    keys: bytes | None = None
 
     @property
     def sums(self) -> RowSums:
@@ -39,13 +48,17 @@ class TaskLedger:
     def to_json(self) -> dict[str, Any]:
         """Return its stored form."""
         targets = {target: [part.rows, part.hash] for target, part in self.targets.items()}
-        return {"task": self.task, "committables": self.committables, "targets": targets}
+        body = {"task": self.task, "committables": self.committables, "targets": targets}
+        if self.keys is not None:
+            body["keys"] = base64.b64encode(self.keys).decode()
+        return body
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> TaskLedger:
         """Read the stored form; raises KeyError, TypeError or ValueError."""
         targets = {target: RowSums.of(*part) for target, part in body["targets"].items()}
-        return TaskLedger(body["task"], body["committables"], targets)
+        keys = base64.b64decode(body["keys"]) if "keys" in body else None
+        return TaskLedger(body["task"], body["committables"], targets, keys)
 
 
 @dataclass(frozen=True)
@@ -89,16 +102,21 @@ class PreparedSinks(dict[str, SinkEpoch]):
 
 
 class Tally:
-    """Adds up the rows of one task in one sink's `writer`, by target partition.
+    """Adds up the rows of one task in one sink's `writer`, by target partition; of an upserting
+    sink it keeps the keys too.
 
     Small batches are held until there are enough rows: numpy takes as long for one row as for a
     thousand.
     """
 
-    def __init__(self, writer: object) -> None:
+    def __init__(self, writer: object, upserts: UpsertingSink | None = None) -> None:
+        """`upserts` is the sink, if it has keys."""
         self._writer = writer if isinstance(writer, AccountableWriter) else None
+        self._upserts = upserts
         self._held: list[tuple[pa.RecordBatch, Targets | None]] = []
         self._held_rows = 0
+        self._keyed_rows = 0
+        self._keyed: list[tuple[Any, Any]] = []
         self._targets: dict[str, RowSums] = {}
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -110,7 +128,7 @@ class Tally:
             targets = self._writer.last_targets()
             rows = self._writer.as_found(rows)
         if rows.num_rows >= _SMALL_ROWS and not self._held:
-            self._count(row_hashes(rows), targets)
+            self._count(self._hashes(rows), targets)
             return
         self._held.append((rows, targets))
         self._held_rows += rows.num_rows
@@ -122,18 +140,42 @@ class Tally:
         self._count_held()
         return self._targets
 
+    def keys(self) -> bytes | None:
+        """Return them as `TaskLedger` has them, after `close`."""
+        if self._upserts is None or self._keyed_rows > MOST_KEYED_ROWS:
+            return None
+        keys = np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in self._keyed)])
+        rows = np.concatenate([np.empty(0, np.uint64), *(rows for _, rows in self._keyed)])
+        _, last = np.unique(keys[::-1], return_index=True)
+        chosen = len(keys) - 1 - last
+        return np.stack([keys[chosen], rows[chosen]], axis=1).astype("<u8").tobytes()
+
     def _count_held(self) -> None:
         held, self._held, self._held_rows = self._held, [], 0
         if not held:
             return
         (whole,) = pa.Table.from_batches([rows for rows, _ in held]).combine_chunks().to_batches()
-        hashes, start = row_hashes(whole), 0
+        hashes, start = self._hashes(whole), 0
         if all(targets is None for _, targets in held):
             self._count(hashes, None)
             return
         for rows, targets in held:
             self._count(hashes[start : start + rows.num_rows], targets)
             start += rows.num_rows
+
+    def _hashes(self, rows: pa.RecordBatch) -> Any:
+        """Return the rows' hashes; note them by key for an upserting sink."""
+        hashes = row_hashes(rows)
+        if self._upserts is None:
+            return hashes
+        self._keyed_rows += rows.num_rows
+        if self._keyed_rows <= MOST_KEYED_ROWS:
+            kept, op = hashes, self._upserts.op
+            if op is not None:
+                deletes = np.asarray(pc.equal(rows.column(op), DELETE))
+                kept = np.where(deletes, DELETED, row_hashes(rows.drop_columns([op])))
+            self._keyed.append((row_hashes(rows.select(list(self._upserts.keys))), kept))
+        return hashes
 
     def _count(self, hashes: Any, targets: Targets | None) -> None:
         if targets is None:

@@ -11,14 +11,19 @@ from dataclasses import dataclass, field
 
 from seamark.checkpoint.channel_state import Lane
 from seamark.checkpoint.row_hash import RowSums
-from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch, TaskLedger
+from seamark.checkpoint.sink_epoch import (
+    MOST_KEYED_ROWS,
+    PreparedSinks,
+    SinkEpoch,
+    TaskLedger,
+)
 from seamark.protocol.states import AttemptEvent, AttemptState, advance
 
 
 @dataclass
 class SinkReport:
     """One task's writes to one sink: rows, their bytes in Arrow, seconds in `write` and in
-    `prepare_commit`, the dumped committables, and the rows' sums by target partition."""
+    `prepare_commit`, the dumped committables, and the rows' sums and keys as in `TaskLedger`."""
 
     rows: int = 0
     committables: tuple[bytes, ...] = ()
@@ -26,6 +31,7 @@ class SinkReport:
     write_s: float = 0.0
     flush_s: float = 0.0
     targets: Mapping[str, RowSums] = field(default_factory=dict)
+    keys: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -57,11 +63,18 @@ def sink_epochs(tasks: Sequence[TaskReport]) -> PreparedSinks:
 
 
 def _added_up(parts: Sequence[tuple[int, SinkReport]]) -> SinkEpoch:
+    rows = sum(part.rows for _, part in parts)
     return SinkEpoch(
-        sum(part.rows for _, part in parts),
+        rows,
         tuple(data for _, part in parts for data in part.committables),
-        tuple(TaskLedger(task, len(part.committables), part.targets) for task, part in parts),
-    )
+        tuple(
+            TaskLedger(
+                task, len(part.committables), part.targets,
+                part.keys if rows <= MOST_KEYED_ROWS else None,
+            )
+            for task, part in parts
+        ),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Rows read back from a sink's target: an optional part of the sink contract, for `seamark audit`.
 
 A writer may tell the target partition of each row (`AccountableWriter`). A sink may read back what
-its readers see (`ReadableSink`). Neither takes part in the protocol.
+its readers see (`ReadableSink`), and say which rows replace others (`UpsertingSink`). None of it
+takes part in the protocol.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from seamark.contracts.sink import SinkContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+DELETE = "delete"
+"""In the op column of an upserting sink: the row deletes that of its key."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,7 @@ class FoundRows:
     `ReadBack.committables` of the transactions of which one has written them; () if it was none of
     these, None if the target does not tell. `epoch` is the rows' epoch where the target tells that
     alone, else None. `target` is as in `Targets`; `place` names the rows' surroundings to people,
-    and `positions` each row in it, if it has one. `upserted`: later rows of the same keys may have
-    replaced others of these.
+    and `positions` each row in it, if it has one.
     """
 
     rows: pa.RecordBatch
@@ -55,7 +59,6 @@ class FoundRows:
     target: str = ""
     place: str = ""
     positions: Any | None = None
-    upserted: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,3 +84,18 @@ class ReadableSink(Protocol):
         Raises UserError if the target cannot be compared with the rows as written, and why;
         OperationFailedError if it does not answer.
         """
+
+
+@runtime_checkable
+class UpsertingSink(Protocol):
+    """A sink that may have one row for each key: the last one of its task in the newest epoch. An
+    audit of it compares by key, and asks `read_back` for no writers."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The columns of a row's key, never null; () if rows are appended."""
+
+    @property
+    def op(self) -> str | None:
+        """A string column that is not written; where it is `DELETE`, the row deletes that of its
+        key. None if no row does."""

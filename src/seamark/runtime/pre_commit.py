@@ -26,6 +26,7 @@ from seamark.checkpoint.channel_state import Lane, lanes_of
 from seamark.checkpoint.sink_epoch import Tally
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.contracts.dead_letters import RefusedRow, SelectiveSink, without
+from seamark.contracts.read_back import UpsertingSink
 from seamark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings
 from seamark.model import failpoints
@@ -257,7 +258,8 @@ class _Attempt:
         else:
             assert isinstance(sink, SelectiveSink)  # checked when the job was built
             writer = sink.create_selective_writer(context)
-        self._tallies[uid] = Tally(writer)
+        upserts = sink if isinstance(sink, UpsertingSink) and sink.keys else None
+        self._tallies[uid] = Tally(writer, upserts)
         return spool.keeping(sink, writer, context)
 
     def prepare_commit(self) -> None:
@@ -270,6 +272,7 @@ class _Attempt:
             dumped = (spool.dump(self._sinks[uid], c) for c in committables)
             self.parts[uid].committables = tuple(dumped)
             self.parts[uid].targets = self._tallies[uid].close()
+            self.parts[uid].keys = self._tallies[uid].keys()
         self.busy = ""
 
     def abort(self) -> None:

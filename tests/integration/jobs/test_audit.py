@@ -2,12 +2,15 @@
 
 How: a bounded job writes five epochs into Kafka, PostgreSQL, Parquet files and SQLite. Its Kafka
 sink has a bug: it loses, doubles, changes and exchanges some rows that the ledger has. At the other
-targets a hand loses, doubles, changes and adds rows. The audit runs as its user runs it.
+targets a hand loses, doubles, changes and adds rows. Another job, killed on its way, upserts into
+PostgreSQL, MariaDB, SQLite and Delta, and deletes. The audit runs as its user runs it.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,6 +22,8 @@ import pyarrow.parquet
 import pytest
 
 from seamark.dev.kafka import LocalKafka
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.needed import needed
 from tests.servers.postgres import PostgresServer
 
 EPOCHS, ROWS = 5, 400
@@ -93,6 +98,32 @@ job.sink(table.selectExpr("*", f"n div {ROWS} AS epoch"), sm.SQLiteSink("rows.db
 if __name__ == "__main__":
     job.run()
 """
+UPSERTS = """
+import json, sys
+import seamark as sm
+from seamark.sources.fields import Sequence
+
+given = json.loads(sys.argv[1])
+job = sm.Job("audited", sm.CheckpointConfig(storage="store", interval="0s"))
+rows = job.source(
+    sm.DatagenSource(rows_per_second=1000, number_of_rows=given["epochs"] * given["rows"],
+                     rows_per_epoch=given["rows"], partitions=2, fields={"n": Sequence()}),
+    uid="rows",
+)
+changes = rows.selectExpr(
+    "concat('k', n * 7919 % 400) AS k", "n", "concat('row-', n) AS text",
+    "CAST(n / 7 AS DECIMAL(12, 3)) AS amount", "IF(n % 11 = 0, 'delete', 'update') AS op",
+)
+by_key = {"keys": ["k"], "op": "op"}
+job.sink(changes, sm.PostgresSink(given["postgres"], "changes", mode="upsert", create_table=True,
+                                  **by_key), uid="to-postgres")
+job.sink(changes, sm.MySQLSink(given["mariadb"], "changes", mode="upsert", create_table=True,
+                               **by_key), uid="to-mariadb")
+job.sink(changes, sm.SQLiteSink("rows.db", table="changes", **by_key), uid="to-sqlite")
+job.sink(changes, sm.DeltaSink("delta", create_table=True, **by_key), uid="to-delta")
+if __name__ == "__main__":
+    job.run()
+"""
 NO_FAULT: dict[str, Any] = {"lose": -1, "double": -1, "change": -1, "swap": {}}
 EPOCH_COLUMN = ["--epoch-column", "to-sqlite=epoch"]
 
@@ -100,20 +131,14 @@ EPOCH_COLUMN = ["--epoch-column", "to-sqlite=epoch"]
 class Home:
     """One job, its program's arguments, and its targets."""
 
-    def __init__(
-        self, directory: Path, kafka: LocalKafka, topic: str, postgres: PostgresServer, **more: Any
-    ) -> None:
-        (directory / "app.py").write_text(PROGRAM)
-        self.directory, self.table = directory, topic.replace("-", "_")
-        self.topic, self.postgres = topic, postgres
-        self.given = {
-            "epochs": EPOCHS, "rows": ROWS, "servers": kafka.bootstrap_servers, "topic": topic,
-            "postgres": postgres.url(), "table": self.table, "mode": "prepared", **NO_FAULT, **more,
-        }  # fmt: skip
+    def __init__(self, directory: Path, program: str, **given: Any) -> None:
+        (directory / "app.py").write_text(program)
+        self.directory = directory
+        self.given = {"epochs": EPOCHS, "rows": ROWS, **given}
 
-    def run(self) -> None:
-        done = self._python("app.py", json.dumps(self.given))
-        assert done.returncode == 0, done.stderr[-4000:]
+    def run(self, failpoint: str = "") -> None:
+        done = self._python("app.py", json.dumps(self.given), SEAMARK_FAILPOINT=failpoint)
+        assert done.returncode == (-signal.SIGKILL if failpoint else 0), done.stderr[-4000:]
 
     def audit(self, *options: str, code: int = 0) -> dict[str, Any]:
         """Return the audit's sinks by uid."""
@@ -122,10 +147,10 @@ class Home:
         assert done.returncode == code, (done.stdout[-4000:], done.stderr[-4000:])
         return {sink["sink"]: sink for sink in json.loads(done.stdout)["sinks"]}
 
-    def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _python(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, *arguments], cwd=self.directory, capture_output=True, text=True,
-            timeout=400, check=False,
+            timeout=400, check=False, env={**os.environ, **variables},
         )  # fmt: skip
 
     def sqlite(self, sql: str) -> None:
@@ -145,6 +170,15 @@ class Home:
     def rewrite(self, epoch: int, change: Callable[[pa.Table], pa.Table]) -> None:
         path = self.files(epoch)[0]
         pa.parquet.write_table(change(pa.parquet.read_table(path)), path)
+
+
+def appending(
+    directory: Path, kafka: LocalKafka, topic: str, postgres: PostgresServer, **more: Any
+) -> Home:
+    return Home(
+        directory, PROGRAM, servers=kafka.bootstrap_servers, topic=topic, postgres=postgres.url(),
+        **{"table": topic.replace("-", "_"), "mode": "prepared", **NO_FAULT, **more},
+    )  # fmt: skip
 
 
 Findings = set[tuple[str, int, int]]
@@ -170,7 +204,7 @@ def test_nothing_is_found_where_nothing_is_wrong(
     tmp_path: Path,
     mode: str,
 ) -> None:
-    home = Home(tmp_path, kafka, topic(2), postgres, mode=mode)
+    home = appending(tmp_path, kafka, topic(2), postgres, mode=mode)
     home.run()
     sinks = home.audit()
     assert {uid: (sink["compared"], sink["findings"]) for uid, sink in sinks.items()} == {
@@ -189,12 +223,12 @@ def test_each_planted_fault_is_found(
     from confluent_kafka import Producer
 
     swap = {"1250": 1650, "1650": 1250}  # of one key, in epochs 3 and 4
-    home = Home(
+    home = appending(
         tmp_path, kafka, topic(2), postgres, lose=5, double=405, change=805, swap=swap
     )  # fmt: skip
     home.run()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    producer.produce(home.topic, b"hello", b"7", partition=1)
+    producer.produce(home.given["topic"], b"hello", b"7", partition=1)
     producer.flush(30)
     for sql in (
         "DELETE FROM {} WHERE n = 6",
@@ -202,7 +236,7 @@ def test_each_planted_fault_is_found(
         "UPDATE {} SET text = 'other' WHERE n = 806",
         "INSERT INTO {} (n, text) VALUES (-1, 'foreign')",
     ):
-        postgres.execute(sql.replace("{}", home.table))
+        postgres.execute(sql.replace("{}", home.given["table"]))
     for sql in (
         "DELETE FROM rows WHERE n = 7",
         "INSERT INTO rows SELECT * FROM rows WHERE n = 407",
@@ -230,7 +264,10 @@ def test_each_planted_fault_is_found(
     assert example(sinks["to-kafka"], "doubled")["row"] == {"key": "5", "value": "row-405"}
     assert example(sinks["to-kafka"], "changed")["row"]["value"] == "row-805!"
     assert example(sinks["to-kafka"], "foreign")["row"] == {"key": "7", "value": "hello"}
-    assert example(sinks["to-kafka"], "foreign")["place"] == f"topic {home.topic}, partition 1"
+    assert (
+        example(sinks["to-kafka"], "foreign")["place"]
+        == f"topic {home.given['topic']}, partition 1"
+    )
 
     assert found(sinks["to-postgres"]) == {
         ("missing", 0, 1), ("doubled", 1, 1), ("changed", 2, 1), ("foreign", -1, 1),
@@ -256,3 +293,50 @@ def test_each_planted_fault_is_found(
     epochs = home.audit("--epochs", "3..4", "--sink", "to-kafka", code=1)
     assert set(epochs) == {"to-kafka"}
     assert found(epochs["to-kafka"]) == {("swapped", 3, 2), ("foreign", -1, 1)}
+
+
+def test_upserted_tables_are_compared_by_key(tmp_path: Path, postgres: PostgresServer) -> None:
+    from deltalake import DeltaTable
+
+    with needed("MariaDB"):
+        mariadb = MariaDBServer()
+    with mariadb:
+        home = Home(tmp_path, UPSERTS, postgres=postgres.url(), mariadb=mariadb.url())
+        home.run(failpoint="prepared:2")
+        home.run(failpoint="ledger-committed:2")
+        home.run()
+        right = home.audit()
+        assert {uid: (sink["compared"], sink["findings"]) for uid, sink in right.items()} == {
+            f"to-{target}": ("by key", []) for target in ("postgres", "mariadb", "sqlite", "delta")
+        }
+        rows = {(sink["expected-rows"], sink["found-rows"]) for sink in right.values()}
+        ((expected, there),) = rows
+        assert expected == there == 400 - 36, "of 400 keys the last epoch deletes these"
+
+        # Each epoch has each key once.
+        keys = [row[0] for row in postgres.execute("SELECT k FROM changes ORDER BY k LIMIT 3")]
+        lost, outdated, changed = keys
+        number = int(outdated[1:])
+        older = next(n for n in range(2 * ROWS) if n * 7919 % 400 == number and n % 11)
+        for execute in (postgres.execute, mariadb.execute, home.sqlite):
+            for sql in (
+                f"DELETE FROM changes WHERE k = '{lost}'",
+                f"UPDATE changes SET n = {older}, text = 'row-{older}', "
+                f"amount = {round(older / 7, 3)} WHERE k = '{outdated}'",
+                f"UPDATE changes SET text = 'other' WHERE k = '{changed}'",
+                "INSERT INTO changes VALUES ('other', 1, 'foreign', 0.5)",
+            ):
+                execute(sql)
+        DeltaTable(str(tmp_path / "delta")).delete(f"k = '{changed}'")
+        wrong = home.audit(code=1)
+    for target in ("postgres", "mariadb", "sqlite"):
+        sink = wrong[f"to-{target}"]
+        assert found(sink) == {
+            ("missing", 4, 1), ("outdated", 4, 1), ("changed", 4, 1), ("foreign", -1, 1),
+        }, target  # fmt: skip
+        if target != "sqlite":  # its decimals are text, so no other target has the same rows
+            assert example(sink, "missing")["row"]["k"] == lost, "known from Delta"
+        assert example(sink, "outdated")["row"]["text"] == f"row-{older}"
+        assert example(sink, "changed")["row"]["k"] == changed
+        assert example(sink, "foreign")["row"]["text"] == "foreign"
+    assert found(wrong["to-delta"]) == {("missing", 4, 1)}

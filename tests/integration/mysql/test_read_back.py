@@ -58,18 +58,12 @@ def test_a_type_that_cannot_be_compared_is_named(
         read(sink, pa.schema([("v", pa.string())]))
 
 
-def test_an_upserted_table_is_read_by_its_epochs_alone(
-    mariadb: MariaDBServer, database: str
-) -> None:
-    schema = (Column("k", "bigint"), Column("epoch", "bigint"))
+def test_an_upserted_table_is_read_without_writers(mariadb: MariaDBServer, database: str) -> None:
+    schema = (Column("k", "bigint"), Column("n", "bigint"))
     sink = MySQLSink(mariadb.url(database=database), "t", "upsert", keys=["k"], create_table=True)
     for epoch in range(2):
-        rows = pa.record_batch({"k": [epoch, 1, 7 + epoch], "epoch": [epoch] * 3})
+        rows = pa.record_batch({"k": [epoch, 1], "n": [epoch, epoch + 5]})
         commit(sink, schema, rows, epoch)
-    with pytest.raises(UserError, match=r"a row replaces an older one .* --epoch-column"):
-        read(sink, rows.schema)
-    found = read(sink, rows.schema, epoch_column="epoch")
-    assert {(one.epoch, len(one.rows), one.upserted) for one in found} == {
-        (0, 2, True),
-        (1, 2, True),
-    }
+    (found,) = read(sink, rows.schema, by_transaction=False)
+    assert (found.writers, found.epoch) == (None, None)
+    assert sorted(zip(*found.rows.to_pydict().values(), strict=True)) == [(0, 0), (1, 6)]

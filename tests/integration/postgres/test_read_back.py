@@ -76,7 +76,12 @@ def test_a_column_that_cannot_be_compared_is_named(
         list(sink.read_back(asked(pa.record_batch({name: pa.array([], kind)}), [])))
 
 
-def test_an_upsert_cannot_be_compared(postgres: PostgresServer, schema: str) -> None:
-    sink = kit.sink_on(postgres, schema, "upsert")
-    with pytest.raises(UserError, match="a row replaces an older one"):
-        list(sink.read_back(asked(pa.record_batch({"id": [1]}), [])))
+def test_an_upserted_table_is_read_without_writers(postgres: PostgresServer, schema: str) -> None:
+    sink = kit.sink_on(postgres, schema, "upsert", create_table=True)
+    committer = sink.create_committer(kit.driver(schema=(Column("id", "bigint"),)))
+    committer.preflight()
+    batch = pa.record_batch({"id": [1, 2]})
+    committer.commit(kit.write(sink, kit.attempt(), batch))
+    committer.close()
+    (found,) = sink.read_back(asked(batch, [], by_transaction=False))
+    assert (found.writers, found.epoch, found.rows.to_pydict()) == (None, None, {"id": [1, 2]})

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from seamark.contracts.read_back import DELETE
 from seamark.file_systems import Directory
-from seamark.sinks.internal.changes import DELETE, STAGED_OP
+from seamark.sinks.internal.changes import STAGED_OP
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.committable import DataFile

@@ -30,11 +30,6 @@ def read(sink: DeltaSink, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows of every data file; without their writers if files of the job's are gone and
     others are there: somebody has compacted the table."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
-    if sink.keys:
-        raise UserError(
-            f"{name}: with keys a row replaces an older one, and the ledger has both; such a table "
-            "cannot be compared with it"
-        )
     hadoop = asked.context.hadoop.under(sink.storage_options)
     try:
         table = load(sink, hadoop)

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.read_back import DELETE
 from seamark.model.errors import ConfigurationError, WriteRefusedError
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import require_column
 
-DELETE = "delete"
 STAGED_OP = "_seamark_op"
 """The name of the op column in a stage table: the stage itself says whether its rows have an op."""
 OPS = ("insert", "update", DELETE)

@@ -1,5 +1,4 @@
-"""Rows of a table that has a column with each row's epoch; without it, upserted rows cannot be
-compared."""
+"""Rows of a table that may have a column with each row's epoch."""
 
 from __future__ import annotations
 
@@ -9,20 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.model.errors import UserError
-
-
-def require_comparable(name: str, asked: ReadBack, op: str | None) -> None:
-    """Raise UserError for an upserted table that cannot be compared with the ledger at all."""
-    what = f"{name}: a row replaces an older one of its key, and the ledger has both"
-    if op is not None:
-        raise UserError(f"{what}; with op={op!r} rows are deleted too: it cannot be compared")
-    if not asked.epoch_column:
-        raise UserError(
-            f"{what}; only a table with a column that has each row's epoch can be compared, as far "
-            "as its rows are still there: name it with --epoch-column"
-        )
+from seamark.contracts.read_back import FoundRows
 
 
 def by_epoch(
@@ -30,8 +16,6 @@ def by_epoch(
     epochs: pa.Array | None,
     place: str,
     positions: Any | None = None,
-    *,
-    upserted: bool = False,
 ) -> Iterator[FoundRows]:
     """Yield the rows of each epoch; all of them, of no known epoch, without `epochs`."""
     if epochs is None:
@@ -39,9 +23,7 @@ def by_epoch(
         return
     for epoch, chosen in grouped(epochs.fill_null(-1).to_numpy(zero_copy_only=False)):
         at = None if positions is None else positions[chosen]
-        yield FoundRows(
-            rows.take(pa.array(chosen)), None, epoch, "", place, positions=at, upserted=upserted
-        )
+        yield FoundRows(rows.take(pa.array(chosen)), None, epoch, "", place, at)
 
 
 def grouped(values: Any) -> Iterator[tuple[int, Any]]:

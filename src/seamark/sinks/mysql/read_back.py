@@ -15,7 +15,7 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.epoch_column import by_epoch, require_comparable
+from seamark.sinks.internal.epoch_column import by_epoch
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql.table import TableColumn, read_columns
 
@@ -41,9 +41,7 @@ text, cuts the blanks of CHAR, fills up BINARY, and writes JSON in its own form.
 def read(sink: MySQLSink, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows; by epoch if a column has it."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
-    database, upserted = sink.address.database, sink.mode == "upsert"
-    if upserted:
-        require_comparable(name, asked, sink.op)
+    database = sink.address.database
     try:
         with contextlib.closing(
             server.connect(sink.address, timeout_s=_TIMEOUT_S, lock_timeout_s=10)
@@ -66,7 +64,7 @@ def read(sink: MySQLSink, asked: ReadBack) -> Iterator[FoundRows]:
                 epochs = arrays.pop() if asked.epoch_column else None
                 batch = pa.RecordBatch.from_arrays(arrays, names=asked.schema.names)
                 rows = as_written(batch, asked.schema)
-                yield from by_epoch(rows, epochs, f"table {target}", upserted=upserted)
+                yield from by_epoch(rows, epochs, f"table {target}")
     except pa.ArrowInvalid as error:
         raise UserError(
             f"{name}: a value does not come back as it was written ({error}); such a table cannot "

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from seamark.contracts.read_back import DELETE
 from seamark.contracts.sink import CommitOutcome
-from seamark.sinks.internal.changes import DELETE, STAGED_OP
+from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger
 from seamark.sinks.mysql.committable import (

@@ -18,7 +18,7 @@ import pyarrow.csv
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.epoch_column import by_epoch, grouped, require_comparable
+from seamark.sinks.internal.epoch_column import by_epoch, grouped
 from seamark.sinks.postgres.connection import driver, quoted
 from seamark.sinks.postgres.ledger import NAME as LEDGER
 from seamark.sinks.postgres.table import Column, describe
@@ -35,9 +35,6 @@ _Writers = Mapping[int, tuple[int, ...]]
 def read(sink: PostgresSink, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield every row: by transaction, or by epoch if a column has it, or without either."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
-    upserted = sink.mode == "upsert"
-    if upserted:
-        require_comparable(name, asked, sink.op)
     try:
         with sink.server.connect() as connection:
             table = describe(connection, sink.sql_name)
@@ -62,7 +59,7 @@ def read(sink: PostgresSink, asked: ReadBack) -> Iterator[FoundRows]:
                     yield from _by_transaction(rows, extra_column, writers, table.sql)
                 else:
                     of = extra_column if asked.epoch_column else None
-                    yield from by_epoch(rows, of, f"table {table.sql}", upserted=upserted)
+                    yield from by_epoch(rows, of, f"table {table.sql}")
     except driver().Error as error:
         raise OperationFailedError(f"{name} cannot be read: {sink.server.said(error)}") from error
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from seamark.contracts.attempt_name import random_token
 from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.read_back import DELETE
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
 from seamark.model import failpoints
 from seamark.sinks.internal import changes
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 STAGE_PREFIX = "_seamark_stage_"
 _OP = Column(changes.STAGED_OP, 0, ColumnType("text", 25, "text"), True, False, False)
-_DELETED = f"{changes.STAGED_OP} = '{changes.DELETE}'"
+_DELETED = f"{changes.STAGED_OP} = '{DELETE}'"
 
 
 class StageWriter(CopyWriter):

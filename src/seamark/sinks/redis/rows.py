@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.read_back import DELETE
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text, pieces
@@ -105,7 +106,7 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
     Raises WriteRefusedError for a null key, an unknown op, and a value too long for Redis.
     """
     changes.require_fit(changes.unfit(batch, (), layout.op), f"Redis keys {layout.prefix}*")
-    deleted = None if layout.op is None else pc.equal(batch.column(layout.op), changes.DELETE)
+    deleted = None if layout.op is None else pc.equal(batch.column(layout.op), DELETE)
     batch = datetimes_as_text(batch)
     names = batch.schema.names
     keys = _binary(batch.column(names.index(layout.key)))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.sinks.internal.changes import DELETE
+from seamark.contracts.read_back import DELETE
 from seamark.sinks.sqlite.database import Target, quoted
 
 _KEYS, _OP = b"seamark.keys", b"seamark.op"

@@ -9,7 +9,7 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.epoch_column import by_epoch, require_comparable
+from seamark.sinks.internal.epoch_column import by_epoch
 from seamark.sinks.sqlite import database
 from seamark.sinks.sqlite.database import Target, quoted
 
@@ -18,10 +18,8 @@ _BATCH_ROWS = 65_536
 
 def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows; by epoch if a column has it."""
-    path, table, upserted = target.path, target.table, bool(target.keys)
+    path, table = target.path, target.table
     what = f"sink {asked.context.sink_uid!r}: SQLite table {table} in {path}"
-    if upserted:
-        require_comparable(what, asked, target.op)
     parts = []
     for number, field in enumerate(asked.schema):
         name = quoted(field.name)
@@ -42,7 +40,7 @@ def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
                     epochs = batch.column("epoch") if asked.epoch_column else None
                     places = batch.column("place").to_numpy()
                     place = f"table {table}, rowid"
-                    yield from by_epoch(rows, epochs, place, places, upserted=upserted)
+                    yield from by_epoch(rows, epochs, place, places)
     except database.driver_errors() as error:
         raise OperationFailedError(f"{what} cannot be read: {error}") from error
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from seamark.checkpoint.row_hash import RowSums
-from seamark.contracts.read_back import FoundRows
+from seamark.checkpoint.row_hash import RowSums, row_hashes
+from seamark.contracts.read_back import FoundRows, ReadableSink, ReadBack
 from seamark.verify.audit.cells import Cell
 from seamark.verify.audit.findings import Fault, Finding, FoundRow
 
@@ -94,6 +94,21 @@ def rows_at(found: FoundRows, chosen: Any) -> list[FoundRow]:
         )
         for index in places
     ]
+
+
+def rows_with(sink: object, asked: ReadBack, hashes: set[int]) -> dict[int, FoundRow]:
+    """Return the target's rows with these hashes, one of each."""
+    found = dict[int, FoundRow]()
+    wanted = np.array(sorted(hashes), np.uint64)
+    if not isinstance(sink, ReadableSink) or not hashes:
+        return found
+    for rows in sink.read_back(asked):
+        values = row_hashes(rows.rows)
+        for index in np.flatnonzero(np.isin(values, wanted)).tolist():
+            only = np.zeros(len(values), bool)
+            only[index] = True
+            found[int(values[index])] = rows_at(rows, only)[0]
+    return found
 
 
 def replaces(row: FoundRow, hash_: int, lost: Suspect, known: Mapping[int, FoundRow]) -> bool:

@@ -15,6 +15,7 @@ class Fault(Enum):
     TORN = "torn"  # a part of an epoch's transactions is there, another part is not at all
     DOUBLED = "doubled"  # there once more than it was written
     CHANGED = "changed"  # another row is in its place
+    OUTDATED = "outdated"  # an older row of its key is in its place
     MOVED = "moved"  # there, but in another epoch or target partition
     SWAPPED = "swapped"  # two rows are each in the other one's epoch or target partition
     FOREIGN = "foreign"  # there, and written by no epoch of the job
@@ -27,6 +28,7 @@ class Comparison(Enum):
 
     TRANSACTION = "by transaction"
     EPOCH = "by epoch"
+    KEY = "by key"
     TOTAL = "in total"
     NONE = "not compared"
 

@@ -21,10 +21,12 @@ from seamark.checkpoint.ledger import LedgerEntry, read_ledger
 from seamark.checkpoint.spool import load, read_rewrites
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA
+from seamark.contracts.read_back import UpsertingSink
 from seamark.model.errors import UserError
 from seamark.runtime.dead_letters import for_sink
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.spark_versions import arrow_schema
+from seamark.verify.audit.by_key import KeyAudit, LastWrites
 from seamark.verify.audit.cells import Ledgered
 from seamark.verify.audit.findings import Fault, Finding, FoundRow, SinkResult
 from seamark.verify.audit.one_sink import Question, SinkAudit
@@ -115,7 +117,7 @@ class _JobAudit:
     def run(self) -> list[SinkResult]:
         """Audit the sinks, then compare those with the same rows."""
         chosen = self._request.sinks or list(self._declared.sinks)
-        audits = {uid: SinkAudit(self._question(self._declared.sinks[uid])) for uid in chosen}
+        audits = {uid: self._audit_of(self._declared.sinks[uid]) for uid in chosen}
         for audit in audits.values():
             audit.run()
             audit.look_closer()
@@ -132,6 +134,19 @@ class _JobAudit:
             if loss.sink in audits:
                 audits[loss.sink].result.notes.append(f"accepted: {loss}")
         return [audit.result for audit in audits.values()]
+
+    def _audit_of(self, declared: DeclaredSink) -> SinkAudit | KeyAudit:
+        question, sink = self._question(declared), declared.sink
+        if not (isinstance(sink, UpsertingSink) and sink.keys):
+            return SinkAudit(question)
+        if question.epoch_column:
+            raise UserError(
+                f"--epoch-column {declared.uid}={question.epoch_column}: {sink.describe()} is "
+                "compared by its keys; leave the option out"
+            )
+        asked = (self.first, self.last)
+        writes = LastWrites(declared.uid, self._entries, self._undecided(), asked)
+        return KeyAudit(question, writes, self._incomplete(declared.uid))
 
     def _question(self, declared: DeclaredSink) -> Question:
         uid, sink = declared.uid, declared.sink
@@ -168,11 +183,10 @@ class _JobAudit:
         )
 
     def _undecided(self) -> Iterator[LedgerEntry]:
-        """Yield the attempts that are not committed: a reader may see them soon."""
+        """Yield the attempts of epochs not in the ledger yet: a reader may see them soon."""
         for epoch in self._store.epochs():
-            record = self._store.epoch(epoch)
-            if record.committed is None:
-                for generation in record.prepared:
+            if epoch > self._entries[-1].epoch:
+                for generation in self._store.epoch(epoch).prepared:
                     sinks = self._store.read_prepared(epoch, generation)
                     yield LedgerEntry(epoch, generation, None, sinks)
 
@@ -195,7 +209,7 @@ class _JobAudit:
     def _refusing(self) -> set[str]:
         return {one.dead_letters_of for one in self._declared.sinks.values()}
 
-    def _twins(self, audits: Mapping[str, SinkAudit]) -> Iterator[tuple[str, str]]:
+    def _twins(self, audits: Mapping[str, SinkAudit | KeyAudit]) -> Iterator[tuple[str, str]]:
         """Yield the pairs of sinks that are given the same rows: of the same columns, and with the
         same sums in most epochs."""
         for a, b in combinations(audits, 2):
@@ -204,7 +218,7 @@ class _JobAudit:
                 if same[True] > same[False]:
                     yield a, b
 
-    def _compare(self, audits: Mapping[str, SinkAudit], a: str, b: str) -> None:
+    def _compare(self, audits: Mapping[str, SinkAudit | KeyAudit], a: str, b: str) -> None:
         for entry in self._entries:
             if self.first <= entry.epoch <= self.last and _sums(entry, a) != _sums(entry, b):
                 ours, other = entry.sinks.get(a), entry.sinks.get(b)

@@ -32,6 +32,7 @@ from seamark.verify.audit.faults import (
     replaced,
     replaces,
     rows_at,
+    rows_with,
 )
 from seamark.verify.audit.findings import Comparison, Fault, Finding, FoundRow, SinkResult
 
@@ -79,12 +80,10 @@ class SinkAudit:
             result.notes.append("this sink has no read_back: its target cannot be read")
             return
         found: dict[Any, RowSums] = {}
-        upserted = False
         try:
             for rows in sink.read_back(self._asked()):
                 key = (rows.writers, rows.epoch, rows.target)
                 found[key] = found.get(key, NO_ROWS) + sums(row_hashes(rows.rows))
-                upserted |= rows.upserted
         except UserError as error:
             result.notes.append(str(error))
             return
@@ -101,18 +100,10 @@ class SinkAudit:
         expected = self._cells.expected
         result.expected_rows = sum(part.rows for part in expected.values())
         result.found_rows = sum(part.rows for part in found.values())
-        replaced = 0
         for cell in sorted({*expected, *counted}):
             wanted, there = expected.get(cell, NO_ROWS), counted.get(cell, NO_ROWS)
-            if upserted and there.rows < wanted.rows:
-                replaced += 1
-            elif wanted != there:
+            if wanted != there:
                 self._suspects[cell] = Suspect(cell, wanted, there)
-        if replaced:
-            result.notes.append(
-                f"{replaced} epochs have fewer rows than were written: others of their keys may "
-                "have replaced them, so these epochs are not compared"
-            )
         self._note_foreign()
 
     def missing_hashes(self) -> set[int]:
@@ -121,17 +112,9 @@ class SinkAudit:
 
     def look_for(self, hashes: set[int]) -> dict[int, FoundRow]:
         """Return the target's rows with these hashes, for another sink's audit."""
-        sink, found = self._question.sink, dict[int, FoundRow]()
-        if isinstance(sink, ReadableSink) and self._cells is not None and hashes:
-            wanted = np.array(sorted(hashes), np.uint64)
-            for rows in sink.read_back(self._asked()):
-                values = row_hashes(rows.rows)
-                chosen = np.isin(values, wanted)
-                for index in np.flatnonzero(chosen).tolist():
-                    only = np.zeros(len(values), bool)
-                    only[index] = True
-                    found[int(values[index])] = rows_at(rows, only)[0]
-        return found
+        if self._cells is None:
+            return {}
+        return rows_with(self._question.sink, self._asked(), hashes)
 
     def look_closer(self) -> None:
         """Read the target again for the wrong rows of the cells that differ."""

@@ -54,7 +54,6 @@ class Target:
     rows: dict[Place, list[int]] = field(default_factory=written)
     foreign: list[int] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
-    upserted: bool = False
 
     def describe(self) -> str:
         return "rows in memory"
@@ -65,7 +64,7 @@ class Target:
                 some = batch(numbers[start : start + 7])
                 at = np.arange(start, start + len(some))
                 if asked.epoch_column:
-                    yield FoundRows(some, None, epoch, "", "table", at, self.upserted)
+                    yield FoundRows(some, None, epoch, "", "table", at)
                 elif not asked.by_transaction:
                     yield FoundRows(some, None, None, "", "table", at)
                 else:
@@ -115,20 +114,6 @@ AT_A, AT_B = "epoch 0, task 0, t/0", "epoch 1, task 1, t/0"
 def test_nothing_is_wrong() -> None:
     result = audited(Target())
     assert (result.expected_rows, result.found_rows, result.findings) == (240, 240, [])
-
-
-def test_upserted_rows_are_compared_as_far_as_an_epoch_is_still_whole() -> None:
-    target = Target(upserted=True)
-    target.rows[PLACES[0]].remove(3)  # a later row of its key has replaced it, or it is lost
-    found = audited(target, epoch_column="epoch")
-    assert found.findings == []
-    assert any(note.startswith("1 epochs have fewer rows") for note in found.notes)
-    target.rows[PLACES[4]][0] = 1000
-    target.rows[PLACES[8]].append(2000)
-    faults = [(one.fault.value, one.epoch, one.rows) for one in audited(
-        target, epoch_column="epoch"
-    ).findings]  # fmt: skip
-    assert faults == [("changed", 1, 1), ("foreign", 2, 1)]
 
 
 def test_a_lost_row() -> None:
