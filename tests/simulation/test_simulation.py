@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.model.world import Violation
+
 from .machine import Event
 from .planted_bugs import BUGS
 from .reality import WRITE_AHEAD, Surroundings
@@ -144,3 +146,19 @@ def test_a_sleeping_driver_aborts_what_its_successor_takes_for_decided() -> None
     world = Surroundings(tasks=2, spool=True, ways=("two-phase",))
     events = tuple(Event(at, kind, choice) for kind, at, choice in happened)
     play(Schedule(world, events, survivors=False))
+
+
+@pytest.mark.xfail(strict=True, raises=Violation, reason="a known window: docs/checkpoints.md")
+def test_a_deletion_of_a_plan_takes_effect_after_the_plan_was_decided() -> None:
+    """Found by seed 1021413: the decided epoch has no plan, and every later start stops."""
+    happened = (
+        ("pause", 7, 25), ("pause", 17, 0), ("pause", 26, 10), ("task", 42, 0), ("wake", 65, 34),
+        ("pause at", 143, 23), ("pause", 158, 10), ("reply lost", 215, 0), ("wake", 222, 2),
+        ("pause", 233, 0), ("wake", 256, 21), ("crash", 276, 0), ("start", 279, 0),
+        ("wake", 329, 2), ("wake", 392, 12),
+    )  # fmt: skip
+    world = Surroundings(
+        tasks=2, restarts=2, min_pause_s=2.0, ways=("upsert", "two-phase", "two-phase")
+    )  # fmt: skip
+    events = tuple(Event(at, kind, choice) for kind, at, choice in happened)
+    play(Schedule(world, events))
