@@ -236,7 +236,9 @@ def fence(older: list[int], generation: int, records: Records) -> Generator[Poin
                 continue
             elif record.seals.get(winner) is not Seal.COMMIT:
                 # An older driver, asleep in its own fence, may take this epoch for open and be
-                # about to abort it.
+                # about to abort it. The record may also be younger than the decision: of a newer
+                # driver that has voided the decision and runs the epoch again.
+                check_fence(records, generation)
                 seal = records.seal(latest, winner, Seal.COMMIT)
                 yield Point.PREDECESSOR_SEALED
                 if seal is Seal.ABORT:
