@@ -134,7 +134,7 @@ class KeyAudit:
             result.notes.append(str(error))
             return
         result.comparison = Comparison.KEY
-        result.expected_rows = int((~self._gone_last()).sum())
+        result.expected_rows = int((writes.rows != DELETED).sum())
         self._look_at_counts()
         if writes.since:
             result.notes.append(
@@ -216,9 +216,6 @@ class KeyAudit:
                 self._found[fault, epoch, task] = _Some(
                     int(rows[of_owner].sum()), hash=f"{first:016x}"
                 )
-
-    def _gone_last(self) -> Any:
-        return self._writes.may_be_gone & (self._writes.rows == DELETED)
 
     def _owners(self, at: Any) -> Sequence[tuple[int, int]]:
         owners = zip(self._writes.epochs[at].tolist(), self._writes.tasks[at].tolist(), strict=True)
