@@ -58,7 +58,7 @@ def _store_nothing_yet(epoch: int, generation: int, parts: Any, records: Any) ->
     yield Point.PRE_COMMITTED
     procedures.check_fence(records, generation)
     yield Point.FENCE_CHECKED
-    _unstored[epoch] = parts
+    _unstored[epoch] = parts, records.read_plan(epoch)
     yield Point.PREPARED
 
 
@@ -66,7 +66,7 @@ def _store_and_commit(epoch: int, generation: int, records: Any, sinks: Any) -> 
     steps = _commit_attempt(epoch, generation, records, sinks)
     yield next(steps)
     if epoch in _unstored:
-        records.write_prepared(epoch, generation, _unstored.pop(epoch))
+        records.write_prepared(epoch, generation, *_unstored.pop(epoch))
     yield from steps
 
 

@@ -96,7 +96,7 @@ def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
 
 def _store_unfenced(epoch: int, generation: int, parts: Any, records: Any) -> Any:
     yield Point.PRE_COMMITTED
-    records.write_prepared(epoch, generation, parts)
+    records.write_prepared(epoch, generation, parts, records.read_plan(epoch))
     yield Point.PREPARED
 
 

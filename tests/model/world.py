@@ -11,7 +11,7 @@ driver stops (`check_stop`) and at the end (`check_exactly_once`):
 - only stored transactions of a decided epoch become visible, and no row twice in a sink;
 - an epoch's rows come from one generation in all sinks;
 - no driver ever stops for a lost transaction, an abort that found a commit, or records that
-  contradict each other, but for the two narrow cases that `allowed_missing` holds;
+  contradict each other, but for the two narrow case that `allowed_missing` holds;
 - in the end every input row is visible exactly once in every sink, and no transaction is open.
 
 Where an operator accepts losses (`Setup.losses`), a row may be missing in the end only if its
@@ -38,6 +38,7 @@ from seamark.model.errors import (
     FencedError,
     LossRefusedError,
     LostTransactionError,
+    RecordNotStoredError,
     SeamarkError,
     WriteRefusedError,
 )
@@ -139,6 +140,7 @@ class World:
             self.commits.add(setup.first_epoch - 1)
             self.offsets[setup.first_epoch - 1] = 0
         self.stored: dict[tuple[int, int], dict[str, list[Transaction]]] = {}
+        self.plans: dict[tuple[int, int], int] = {}
         self.seals: dict[tuple[int, int], Seal] = {}
         self.confirmed: dict[int, int] = {}
         self.claims: dict[int, int] = {}
@@ -157,7 +159,6 @@ class World:
         self.visible: dict[str, set[int]] = {uid: set() for uid in self.sinks}
         self.visible_generation: dict[int, int] = {}
         self.allowed_missing: set[int] = set()
-        self.taken_plans: dict[int, int] = {}
         self.caller: Driver | None = None
         self.late: list[tuple[Driver, Call]] = []
 
@@ -196,10 +197,19 @@ class World:
         return max(self.offsets, default=-1)
 
     def void_offsets(self, epoch: int) -> None:
-        if self._caller_is_fenced() and epoch in self.offsets:
-            self.allowed_missing.add(epoch)
-            self.taken_plans[epoch] = self.offsets[epoch]
         self.offsets.pop(epoch, None)
+
+    def is_planned(self, epoch: int) -> bool:
+        return epoch in self.offsets
+
+    def read_plan(self, epoch: int) -> int:
+        if epoch not in self.offsets:
+            raise RecordNotStoredError(f"offsets/{epoch} is gone")
+        return self.offsets[epoch]
+
+    def put_back_plan(self, epoch: int, generation: int) -> None:
+        if (epoch, generation) in self.plans:
+            self.offsets.setdefault(epoch, self.plans[epoch, generation])
 
     def epochs(self) -> list[int]:
         known = {e for e, _ in self.stored} | {e for e, _ in self.seals} | set(self.confirmed)
@@ -222,10 +232,11 @@ class World:
         return True
 
     def write_prepared(
-        self, epoch: int, generation: int, parts: dict[str, list[Transaction]]
+        self, epoch: int, generation: int, parts: dict[str, list[Transaction]], plan: int
     ) -> None:
         if (epoch, generation) in self.stored:
             raise FencedError(f"epoch {epoch} of generation {generation} is stored already")
+        self.plans[epoch, generation] = plan
         self.stored[epoch, generation] = parts
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
@@ -361,13 +372,9 @@ class World:
             raise Violation(f"{driver.name} stopped: {type(error).__name__}: {error}") from error
 
     def newest_missing(self) -> int | None:
-        """The newest entry taken out of Spark's logs by a fenced driver after its time, if it is
-        still missing: then, and only then, may the job stop and ask for it."""
-        gone = [
-            e
-            for e in self.allowed_missing
-            if (e in self.ever_decided and e not in self.commits) or e not in self.offsets
-        ]
+        """The newest decision taken back by a fenced driver after its time, if it is still missing:
+        then, and only then, may the job stop and ask for it."""
+        gone = [e for e in self.allowed_missing if e in self.ever_decided - self.commits]
         return max(gone, default=None)
 
     def repair(self) -> bool:
@@ -378,8 +385,6 @@ class World:
         for epoch in sorted(self.allowed_missing):
             if epoch in begun:
                 self.commits.add(epoch)
-            if epoch in self.commits and epoch in self.taken_plans:
-                self.offsets.setdefault(epoch, self.taken_plans[epoch])
         self.allowed_missing.clear()
         return True
 

@@ -111,6 +111,7 @@ class Reality(World):
         kind, generation = name.partition(".")[0], body["generation"]
         if kind == "prepared":
             parts = {uid: self._transactions(uid, part) for uid, part in body["sinks"].items()}
+            self.plans[epoch, generation] = int(body["plan"])
             self.stored[epoch, generation] = {uid: parts.get(uid, []) for uid in self.sinks}
         elif kind == "sealed":
             self.seals[epoch, generation] = Seal(body["seal"])

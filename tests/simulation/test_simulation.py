@@ -148,7 +148,6 @@ def test_a_sleeping_driver_aborts_what_its_successor_takes_for_decided() -> None
     play(Schedule(world, events, survivors=False))
 
 
-@pytest.mark.xfail(strict=True, raises=Violation, reason="a known window: docs/checkpoints.md")
 def test_a_deletion_of_a_plan_takes_effect_after_the_plan_was_decided() -> None:
     """Found by seed 1021413: the decided epoch has no plan, and every later start stops."""
     happened = (

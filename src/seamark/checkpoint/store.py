@@ -9,8 +9,8 @@
     channel-state/<epoch>/   rows read and not written, until no retained epoch refers to them
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
-(`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
-`void_offsets` delete entries left by a fenced driver.
+(`prune`, `forget_generations`). Spark's logs are Spark's own: `void_decision` and `void_offsets`
+delete entries left by a fenced driver, and `put_back_plan` mends a deletion that came too late.
 """
 
 from __future__ import annotations
@@ -205,8 +205,7 @@ class CheckpointStore:
 
     def is_decided(self, epoch: int) -> bool:
         """Return whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
-        with self._blamed(self._of_spark(f"commits/{epoch}"), "looked for"):
-            return self.spark_files.exists(f"commits/{epoch}")
+        return self._is_logged("commits", epoch)
 
     def void_decision(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's commit log."""
@@ -220,8 +219,46 @@ class CheckpointStore:
         """Delete the epoch's entry from Spark's offset log."""
         self._delete_batch("offsets", epoch)
 
+    def is_planned(self, epoch: int) -> bool:
+        """Return whether Spark's offset log holds this epoch."""
+        return self._is_logged("offsets", epoch)
+
+    def read_plan(self, epoch: int) -> str | None:
+        """Return the epoch's entry of Spark's offset log, as text; None in real-time mode."""
+        if self._own_of_next[0] == epoch and "ends" in self._own_of_next[1]:
+            return None
+        path = f"offsets/{epoch}"
+        try:
+            with self._blamed(self._of_spark(path), "read"):
+                return self.spark_files.read(path).decode()
+        except FileNotFoundError:
+            raise RecordNotStoredError(
+                f"{self.spark_files.uri}/{path}: Spark has planned epoch {epoch}, and the file is "
+                "gone; a driver that this one has replaced may have deleted it late. Nothing was "
+                f"committed for epoch {epoch}; start the job again, and it runs again"
+            ) from None
+
+    def put_back_plan(self, epoch: int, generation: int) -> None:
+        """Create the epoch's entry of Spark's offset log from the attempt's prepared record, unless
+        it exists or the record has none (real-time mode; an older version's record)."""
+        path = f"offsets/{epoch}"
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            plan = self._open("prepared", _prepared(epoch, generation)).get("plan")
+            if plan is not None:
+                with self._blamed(self._of_spark(path), "written"):
+                    self.spark_files.create(path, plan.encode())
+                log.warning(
+                    "put %s/%s back: a replaced driver had deleted it late",
+                    self.spark_files.uri,
+                    path,
+                )
+
     def _of_spark(self, path: str) -> str:
         return f"{self.spark_directory}/{path}".lstrip("/")
+
+    def _is_logged(self, log: str, epoch: int) -> bool:
+        with self._blamed(self._of_spark(f"{log}/{epoch}"), "looked for"):
+            return self.spark_files.exists(f"{log}/{epoch}")
 
     def _latest_batch(self, log: str) -> int:
         with self._blamed(self._of_spark(log), "listed"):
@@ -268,9 +305,11 @@ class CheckpointStore:
         body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
         return self._create("started", f"epochs/{epoch}/started.json", body)
 
-    def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch]) -> None:
-        """Store the committables of all sinks, by uid, exclusively; of `PreparedSinks` the channel
-        state too. Raises FencedError if the record exists."""
+    def write_prepared(
+        self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch], plan: str | None
+    ) -> None:
+        """Store the committables of all sinks, by uid, and the plan, exclusively; of
+        `PreparedSinks` the channel state too. Raises FencedError if the record exists."""
         state = parts.channel_state if isinstance(parts, PreparedSinks) else NO_CHANNEL_STATE
         body: dict[str, Any] = {
             "epoch": epoch,
@@ -279,6 +318,8 @@ class CheckpointStore:
         }
         own = self._own_of_next[1] if self._own_of_next[0] == epoch else {}
         body |= own
+        if plan is not None:
+            body["plan"] = plan
         if state.stages:
             body["channel_state"] = state.to_json()
         if state.event_times:

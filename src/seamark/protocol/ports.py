@@ -51,6 +51,17 @@ class Records(Protocol):
     def void_offsets(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's offset log, so that Spark plans the epoch again."""
 
+    def is_planned(self, epoch: int) -> bool:
+        """Return whether Spark's offset log has an entry of the epoch."""
+
+    def read_plan(self, epoch: int) -> str | None:
+        """Return the epoch's entry of Spark's offset log; None in real-time mode, where Spark
+        writes the entry after the attempt is stored. Raises RecordNotStoredError if it is gone."""
+
+    def put_back_plan(self, epoch: int, generation: int) -> None:
+        """Create the epoch's entry of Spark's offset log as this attempt's prepared record has it,
+        unless the entry exists."""
+
     def epochs(self) -> list[int]:
         """Return every epoch with a record, in no order: one listing, no reads."""
 
@@ -64,8 +75,11 @@ class Records(Protocol):
         """Record exclusively that this generation processes the epoch; return False if the epoch is
         claimed already. At-most-once only."""
 
-    def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, Any]) -> None:
-        """Store all sinks' committables, by uid; raises FencedError if the record exists."""
+    def write_prepared(
+        self, epoch: int, generation: int, parts: Mapping[str, Any], plan: str | None
+    ) -> None:
+        """Store all sinks' committables, by uid, and the epoch's `plan`; raises FencedError if the
+        record exists."""
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
         """Create the attempt's seal unless it has one; return the standing seal."""

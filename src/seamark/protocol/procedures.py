@@ -64,9 +64,10 @@ def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
 def store_attempt(epoch: int, generation: int, parts: Mapping[str, Any], records: Records) -> Steps:
     """Go from flushed transactions, `parts` by sink uid, to the prepared record (step 4)."""
     yield Point.PRE_COMMITTED
+    plan = records.read_plan(epoch)  # first: another driver's plan has a lease behind it
     check_fence(records, generation)
     yield Point.FENCE_CHECKED
-    records.write_prepared(epoch, generation, parts)
+    records.write_prepared(epoch, generation, parts, plan)
     yield Point.PREPARED
 
 
@@ -162,11 +163,26 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
         check_fence(records, generation)
         records.void_offsets(planned)
         yield Point.PLAN_VOIDED
+    put_back_plans(latest, records)
     # A generation without a lease is never sealed again. Only now is each older one settled.
     check_fence(records, generation)
     records.forget_generations(older)
     yield Point.RECOVERED
     return latest
+
+
+def put_back_plans(latest: int, records: Records) -> None:
+    """Put back what Spark starts from, the plans of the last two decided epochs, where a fenced
+    driver's `void_offsets` has taken effect late. A plan sealed COMMIT is never planned anew."""
+    for epoch in range(max(latest - 1, 0), latest + 1):
+        if not records.is_planned(epoch):
+            record = records.epoch(epoch)
+            sealed = (g for g, seal in record.seals.items() if seal is Seal.COMMIT)
+            attempt = (
+                record.committed if record.committed is not None else max(sealed, default=None)
+            )
+            if attempt is not None:
+                records.put_back_plan(epoch, attempt)
 
 
 def check_continuity(epoch: int, last_decided: int) -> None:

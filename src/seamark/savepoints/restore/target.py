@@ -70,7 +70,7 @@ def take_over(
     """Store the transactions of another job's epoch, by the sink's uid, for the job in `target`;
     its recovery commits them. A repeated call does not read them again."""
     if not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
-        target.write_prepared(epoch, RESTORED_GENERATION, read())
+        target.write_prepared(epoch, RESTORED_GENERATION, read(), plan=None)
 
 
 def create(files: CheckpointFiles, path: str, data: bytes) -> None:
