@@ -151,10 +151,10 @@ def _claim_again(world: World, call: Call) -> Callable[[], bool] | None:
     """Takes an older generation's claim for void, as its driver is fenced."""
     if call.name != "claim_epoch":
         return None
-    epoch, generation = call.args
+    epoch, generation, plan = call.args
     if world.claims.get(epoch, generation) < generation:
         del world.claims[epoch]
-    return lambda: world.claim_epoch(epoch, generation)
+    return lambda: world.claim_epoch(epoch, generation, plan)
 
 
 def _not_prepared(epoch: int, generation: int, records: Any) -> bool:
@@ -192,7 +192,10 @@ PLANTED_AT_MOST_ONCE: dict[str, Protocol] = {
 """Wrong ways to claim an epoch, at-most-once."""
 
 CLAIM_UNFENCED = replace(
-    RIGHT, claim_epoch=lambda epoch, generation, records: records.claim_epoch(epoch, generation)
+    RIGHT,
+    claim_epoch=lambda epoch, generation, records: records.claim_epoch(
+        epoch, generation, records.read_plan(epoch)
+    ),
 )
 """At-most-once: claims without a look at the fence. Random histories hardly ever show it."""
 

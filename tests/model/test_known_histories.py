@@ -317,10 +317,10 @@ def test_at_most_once_needs_a_look_at_the_fence_before_the_claim() -> None:
         void_decision_then_on(CLAIM_UNFENCED).finale()
 
 
-def test_the_window_in_which_at_most_once_doubles_a_row() -> None:
-    """docs/checkpoints.md describes it. Two drivers must sleep at the wrong moment: one in its
-    recovery, before it takes back a plan, and one between its look at the fence and its claim of
-    the same epoch; and the epoch must be planned anew with fewer rows."""
+def test_at_most_once_goes_by_the_plan_that_was_claimed() -> None:
+    """Once a window. Two drivers sleep at the wrong moment: one in its recovery, before it takes
+    back a plan, and one between its look at the fence and its claim of the same epoch; and the
+    epoch is planned anew with fewer rows. The claim has the plan, so the last one stops."""
     run = Run(Setup(at_most_once=True, uneven=True))
     run.world.available = 3 * ROWS_PER_EPOCH
     old = run.start()
@@ -347,6 +347,5 @@ def test_the_window_in_which_at_most_once_doubles_a_row() -> None:
     while 1 not in run.world.offsets:
         run.advance(last, 1, prefer="stream")
     run.wake(claiming)
-    with pytest.raises(Violation, match="visible twice"):
-        run.advance(claiming, MAX_STEPS)
-        run.finale()
+    run.advance(claiming, MAX_STEPS)
+    run.finale()

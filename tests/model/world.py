@@ -144,6 +144,7 @@ class World:
         self.seals: dict[tuple[int, int], Seal] = {}
         self.confirmed: dict[int, int] = {}
         self.claims: dict[int, int] = {}
+        self.claimed_plans: dict[int, int] = {}
         self.skipped: set[int] = set()
         self.chains: dict[Transaction, list[Transaction]] = {}
         """The recorded rewrites of each lost transaction; never deleted."""
@@ -207,9 +208,14 @@ class World:
             raise RecordNotStoredError(f"offsets/{epoch} is gone")
         return self.offsets[epoch]
 
-    def put_back_plan(self, epoch: int, generation: int) -> None:
-        if (epoch, generation) in self.plans:
-            self.offsets.setdefault(epoch, self.plans[epoch, generation])
+    def prepared_plan(self, epoch: int, generation: int) -> int | None:
+        return self.plans.get((epoch, generation))
+
+    def claimed_plan(self, epoch: int) -> int | None:
+        return self.claimed_plans.get(epoch)
+
+    def put_back_plan(self, epoch: int, plan: int) -> None:
+        self.offsets.setdefault(epoch, plan)
 
     def epochs(self) -> list[int]:
         known = {e for e, _ in self.stored} | {e for e, _ in self.seals} | set(self.confirmed)
@@ -225,10 +231,11 @@ class World:
     def first_epoch(self) -> int:
         return self.setup.first_epoch
 
-    def claim_epoch(self, epoch: int, generation: int) -> bool:
+    def claim_epoch(self, epoch: int, generation: int, plan: int) -> bool:
         if epoch in self.claims:
             return False
         self.claims[epoch] = generation
+        self.claimed_plans[epoch] = plan
         return True
 
     def write_prepared(

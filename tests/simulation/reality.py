@@ -119,6 +119,7 @@ class Reality(World):
             self.confirmed[epoch] = generation
         elif kind == "started":
             self.claims[epoch] = generation
+            self.claimed_plans[epoch] = int(body["plan"])
 
     def _transactions(self, uid: str, part: dict[str, Any]) -> list[Transaction]:
         if self.ways[uid] not in (TWO_PHASE, SPOOLED):

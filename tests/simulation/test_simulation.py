@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.model.world import Violation
-
 from .machine import Event
 from .planted_bugs import BUGS
 from .reality import WRITE_AHEAD, Surroundings

@@ -238,20 +238,29 @@ class CheckpointStore:
                 f"committed for epoch {epoch}; start the job again, and it runs again"
             ) from None
 
-    def put_back_plan(self, epoch: int, generation: int) -> None:
-        """Create the epoch's entry of Spark's offset log from the attempt's prepared record, unless
-        it exists or the record has none (real-time mode; an older version's record)."""
+    def prepared_plan(self, epoch: int, generation: int) -> str | None:
+        """Return the plan in the attempt's prepared record; None if there is none: the record is
+        gone or has none (real-time mode; an older version's record)."""
+        return self._plan_in("prepared", _prepared(epoch, generation))
+
+    def claimed_plan(self, epoch: int) -> str | None:
+        """Return the plan in the epoch's claim (at-most-once); None if there is none."""
+        return self._plan_in("started", _started(epoch))
+
+    def _plan_in(self, kind: str, path: str) -> str | None:
+        with contextlib.suppress(FileNotFoundError):
+            plan: str | None = self._open(kind, path).get("plan")
+            return plan
+        return None
+
+    def put_back_plan(self, epoch: int, plan: str) -> None:
+        """Create the epoch's entry of Spark's offset log, unless it exists."""
         path = f"offsets/{epoch}"
-        with contextlib.suppress(FileExistsError, FileNotFoundError):
-            plan = self._open("prepared", _prepared(epoch, generation)).get("plan")
-            if plan is not None:
-                with self._blamed(self._of_spark(path), "written"):
-                    self.spark_files.create(path, plan.encode())
-                log.warning(
-                    "put %s/%s back: a replaced driver had deleted it late",
-                    self.spark_files.uri,
-                    path,
-                )
+        with contextlib.suppress(FileExistsError):
+            with self._blamed(self._of_spark(path), "written"):
+                self.spark_files.create(path, plan.encode())
+            uri = self.spark_files.uri
+            log.warning("put %s/%s back: a replaced driver had deleted it late", uri, path)
 
     def _of_spark(self, path: str) -> str:
         return f"{self.spark_directory}/{path}".lstrip("/")
@@ -300,10 +309,10 @@ class CheckpointStore:
             raise CheckpointError(f"{self.uri}: the store was used before `open`")
         return self._identity.first_epoch
 
-    def claim_epoch(self, epoch: int, generation: int) -> bool:
-        """Claim the epoch for `generation` alone; return False if it is claimed already."""
-        body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
-        return self._create("started", f"epochs/{epoch}/started.json", body)
+    def claim_epoch(self, epoch: int, generation: int, plan: str | None) -> bool:
+        """Claim the epoch and its plan for `generation`; return False if it is claimed already."""
+        body = {"epoch": epoch, "generation": generation, "started_at": time.time(), "plan": plan}
+        return self._create("started", _started(epoch), body)
 
     def write_prepared(
         self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch], plan: str | None
@@ -519,6 +528,10 @@ class CheckpointStore:
 
 def _prepared(epoch: int, generation: int) -> str:
     return f"epochs/{epoch}/prepared.{generation}.json"
+
+
+def _started(epoch: int) -> str:
+    return f"epochs/{epoch}/started.json"
 
 
 def _first_needed(epoch: int, state: ChannelState) -> int:

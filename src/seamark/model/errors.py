@@ -119,7 +119,10 @@ class DecisionMissingError(DamagedCheckpointError):
 
 
 class DecisionVoidError(FencedError):
-    """A fenced driver decided an epoch whose transactions are aborted; a restart runs it again."""
+    """A fenced driver decided an epoch whose transactions are aborted; a restart runs it again.
+
+    At-most-once: this driver's Spark planned an epoch that was claimed with another plan.
+    """
 
 
 class CommitFailedError(SeamarkError):

@@ -58,9 +58,15 @@ class Records(Protocol):
         """Return the epoch's entry of Spark's offset log; None in real-time mode, where Spark
         writes the entry after the attempt is stored. Raises RecordNotStoredError if it is gone."""
 
-    def put_back_plan(self, epoch: int, generation: int) -> None:
-        """Create the epoch's entry of Spark's offset log as this attempt's prepared record has it,
-        unless the entry exists."""
+    def prepared_plan(self, epoch: int, generation: int) -> str | None:
+        """Return the plan in the attempt's prepared record; None if there is none: the record is
+        gone or has none, as in real-time mode."""
+
+    def claimed_plan(self, epoch: int) -> str | None:
+        """Return the plan in the epoch's claim (at-most-once); None if there is none."""
+
+    def put_back_plan(self, epoch: int, plan: str) -> None:
+        """Create the epoch's entry of Spark's offset log, unless it exists."""
 
     def epochs(self) -> list[int]:
         """Return every epoch with a record, in no order: one listing, no reads."""
@@ -71,9 +77,9 @@ class Records(Protocol):
     def first_epoch(self) -> int:
         """Return the first epoch of this job's checkpoint (0, or the epoch of its adoption)."""
 
-    def claim_epoch(self, epoch: int, generation: int) -> bool:
-        """Record exclusively that this generation processes the epoch; return False if the epoch is
-        claimed already. At-most-once only."""
+    def claim_epoch(self, epoch: int, generation: int, plan: str | None) -> bool:
+        """Record exclusively that this generation processes the epoch's `plan`; return False if the
+        epoch is claimed already. At-most-once only."""
 
     def write_prepared(
         self, epoch: int, generation: int, parts: Mapping[str, Any], plan: str | None

@@ -55,10 +55,20 @@ def check_fence(records: Records, generation: int) -> None:
 def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
     """At-most-once: claim the epoch for this driver, for ever, before the epoch is processed.
 
-    Returns False if an earlier run has claimed the epoch. Its rows are then skipped.
+    Returns False if an earlier run has claimed the epoch. Its rows are then skipped. Raises
+    DecisionVoidError if that run has claimed it with another plan: rows that this plan leaves to
+    the next epoch may be in the claimed one. At the next start Spark gets the claimed plan back.
     """
+    plan = records.read_plan(epoch)  # first: another driver's plan has a lease behind it
     check_fence(records, generation)
-    return records.claim_epoch(epoch, generation)
+    if records.claim_epoch(epoch, generation, plan):
+        return True
+    if records.claimed_plan(epoch) not in (None, plan):  # None: a claim of an older version
+        raise DecisionVoidError(
+            f"epoch {epoch} was claimed by an earlier run with another plan than this run's, which "
+            "is void: nothing was written. Start the job again; it skips the rows of that epoch"
+        )
+    return False
 
 
 def store_attempt(epoch: int, generation: int, parts: Mapping[str, Any], records: Records) -> Steps:
@@ -164,6 +174,13 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
         records.void_offsets(planned)
         yield Point.PLAN_VOIDED
     put_back_plans(latest, records)
+    claimed = records.claimed_plan(latest + 1)
+    if claimed is not None:
+        if records.is_planned(latest + 1) and records.read_plan(latest + 1) != claimed:
+            check_fence(records, generation)
+            records.void_offsets(latest + 1)
+            yield Point.PLAN_VOIDED
+        records.put_back_plan(latest + 1, claimed)
     # A generation without a lease is never sealed again. Only now is each older one settled.
     check_fence(records, generation)
     records.forget_generations(older)
@@ -181,8 +198,9 @@ def put_back_plans(latest: int, records: Records) -> None:
             attempt = (
                 record.committed if record.committed is not None else max(sealed, default=None)
             )
-            if attempt is not None:
-                records.put_back_plan(epoch, attempt)
+            plan = None if attempt is None else records.prepared_plan(epoch, attempt)
+            if plan is not None:
+                records.put_back_plan(epoch, plan)
 
 
 def check_continuity(epoch: int, last_decided: int) -> None:

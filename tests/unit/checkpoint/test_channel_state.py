@@ -36,7 +36,7 @@ def prepared(store: CheckpointStore, epoch: int, generation: int, *epochs: int) 
     for of in epochs:
         if not store.files.exists(segment(of).file.path):
             store.files.create(f"channel-state/{of}/{generation}-{epoch}", b"rows")
-    store.write_prepared(epoch, generation, parts)
+    store.write_prepared(epoch, generation, parts, None)
 
 
 def test_an_attempts_rows_come_back_with_its_transactions(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_event_times_come_back_without_rows(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     parts = PreparedSinks()
     parts.channel_state = ChannelState(event_times=(1_700_000_000_000, None))
-    store.write_prepared(0, 1, parts)
+    store.write_prepared(0, 1, parts, None)
     assert store.channel_state(0) == parts.channel_state
 
 

@@ -34,7 +34,7 @@ def part(epoch: int) -> SinkEpoch:
 
 
 def commit(store: CheckpointStore, writer: LedgerWriter | None, epoch: int) -> None:
-    store.write_prepared(epoch, 1, {"out": part(epoch)})
+    store.write_prepared(epoch, 1, {"out": part(epoch)}, None)
     if not store.spark_files.exists(f"offsets/{epoch}"):
         store.spark_files.create(f"offsets/{epoch}", b'v1\n{}\n{"t":{"0":%d}}' % epoch)
     store.write_committed(epoch, 1)
@@ -91,7 +91,7 @@ def test_an_attempt_without_a_ledger_is_read_and_starts_the_totals_anew(tmp_path
     assert SinkEpoch.from_json({"rows": 3, "committables": []}).sums is None
     store = a_store(tmp_path)
     commit(store, None, 0)
-    store.write_prepared(1, 1, {"out": SinkEpoch(7, (b"handle",))})
+    store.write_prepared(1, 1, {"out": SinkEpoch(7, (b"handle",))}, None)
     store.write_committed(1, 1)
     commit(store, None, 2)
     assert [entry.sinks["out"].sums for entry in read_ledger(store)[0]][1] is None

@@ -48,7 +48,9 @@ def opened(directory: Path) -> tuple[CheckpointStore, CountingFiles]:
 
 
 def run_epoch(store: CheckpointStore, directory: Path, epoch: int) -> None:
-    """All calls of one epoch to the records; Spark's decision is written by hand."""
+    """All calls of one epoch to the records; Spark's plan and decision are written by hand."""
+    (directory / "spark/offsets").mkdir(parents=True, exist_ok=True)
+    (directory / f"spark/offsets/{epoch}").write_text("v1\n{}")
     list(procedures.store_attempt(epoch, 1, {"sink": SinkEpoch(1, (b"handle",))}, store))
     (directory / "spark/commits").mkdir(exist_ok=True)
     (directory / f"spark/commits/{epoch}").write_text("v1\n{}")

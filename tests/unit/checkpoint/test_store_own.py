@@ -31,7 +31,7 @@ def attempt(directory: Path, offsets: str | None) -> CheckpointStore:
     offset log has `offsets`."""
     store = a_store(directory)
     store.note_own(7, ends=ENDS)
-    store.write_prepared(7, 2, PARTS)
+    store.write_prepared(7, 2, PARTS, None)
     if offsets is not None:
         store.spark_files.create("offsets/7", f"v1\n{{}}\n{offsets}".encode())
     store.spark_files.create("commits/7", b"v1\n{}")
@@ -60,7 +60,7 @@ def test_an_attempt_with_other_offsets_is_aborted(
 def test_other_attempts_have_no_offsets_of_their_own(tmp_path: Path) -> None:
     store = a_store(tmp_path)
     store.note_own(7, ends=ENDS)
-    store.write_prepared(8, 1, PARTS)
+    store.write_prepared(8, 1, PARTS, None)
     assert store.seal(8, 1, Seal.COMMIT) is Seal.COMMIT
 
 
@@ -78,7 +78,7 @@ def test_an_attempt_is_committed_with_its_own_state_alone(
 ) -> None:
     store = a_store(tmp_path)
     store.note_own(7, state=STATE)
-    store.write_prepared(7, 2, PARTS)
+    store.write_prepared(7, 2, PARTS, None)
     if ids is not None:
         store.spark_files.create("commits/7", f'v2\n{{"stateUniqueIds":{{"0":{ids}}}}}'.encode())
     store = a_store(tmp_path) if again else store

@@ -39,7 +39,7 @@ class Left(World):
         store.open("job")
         store.claim_generation(1)
         parts = {"orders": SinkEpoch(10, (self.sink.flush("stored", 1), self.sink.flush("too", 1)))}
-        store.write_prepared(0, 1, parts)
+        store.write_prepared(0, 1, parts, None)
         self.sink.flush("unstored", 1)
         if decided:
             self.decide(0)

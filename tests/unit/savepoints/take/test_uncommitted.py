@@ -46,7 +46,7 @@ PARTS = {"to-kafka": SinkEpoch(30, (b"\x00one", b"two"))}
 def test_what_the_first_job_has_committed_since_is_not_asked_for_again(tmp_path: Path) -> None:
     store = a_job(tmp_path / "job")
     savepoint = a_savepoint_of(tmp_path / "job")
-    store.write_prepared(7, 1, PARTS)
+    store.write_prepared(7, 1, PARTS, None)
     store.seal(7, 1, Seal.COMMIT)
     assert uncommitted(NO_SPARK, savepoint) == {7: PARTS}
     store.write_committed(7, 1)
@@ -91,7 +91,7 @@ def test_epochs_that_wait_together_stay_apart(tmp_path: Path) -> None:
     }  # fmt: skip
     assert by_epoch(read) == uncommitted(NO_SPARK, read) == expected
     for epoch in (5, 6):
-        store.write_prepared(epoch, 1, waiting[epoch])
+        store.write_prepared(epoch, 1, waiting[epoch], None)
     store.seal(5, 1, Seal.COMMIT)
     store.write_committed(5, 1)
     assert list(uncommitted(NO_SPARK, read)) == [6, 7]
