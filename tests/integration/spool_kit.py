@@ -46,8 +46,9 @@ class SpooledJob:
         return driver
 
     def run_epoch(self, epoch: int, parts: Sequence[pa.RecordBatch]) -> list[Any]:
-        """Let a driver flush and store an epoch and die, and Spark decide it; return the sink's own
-        committables."""
+        """Let a driver flush and store an epoch and die, and Spark plan and decide it; return the
+        sink's own committables."""
+        self._log("offsets", epoch)
         driver = self.driver()
         assert driver.identity is not None
         driver.begin_epoch(epoch)
@@ -66,10 +67,13 @@ class SpooledJob:
             reports.append(TaskReport(partition, 0, time.time(), time.time(), {UID: part}))
         driver.store_epoch(epoch, reports, retried=False)
         driver.fail(RuntimeError("as if killed"))
-        commits = self.directory / "spark/commits"
-        commits.mkdir(parents=True, exist_ok=True)
-        (commits / str(epoch)).write_text("v1\n{}")
+        self._log("commits", epoch)
         return committables
+
+    def _log(self, name: str, epoch: int) -> None:
+        log = self.directory / "spark" / name
+        log.mkdir(parents=True, exist_ok=True)
+        (log / str(epoch)).write_text("v1\n{}")
 
     def recover(self, failpoint: str = "") -> int:
         """Let a driver in a process of its own settle everything; return its exit status."""

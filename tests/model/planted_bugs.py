@@ -199,6 +199,11 @@ CLAIM_UNFENCED = replace(
 )
 """At-most-once: claims without a look at the fence. Random histories hardly ever show it."""
 
+LEAVE_DELETED_PLANS = replace(
+    RIGHT, execute=lambda world, call: (lambda: True) if call.name == "is_planned" else None
+)
+"""Takes the plan of a decided epoch for there. Hardly ever shown by random histories either."""
+
 
 def _write_again_unrecorded(rewrites: Any) -> Any:
     """Commits a rewrite, and only then names it."""

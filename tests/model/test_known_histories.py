@@ -16,7 +16,14 @@ from seamark.model.errors import CommitFailedError, DecisionMissingError
 from seamark.protocol.points import Point
 
 from .driver import Driver, Protocol
-from .planted_bugs import ACCEPT_UNCONFIRMED, CLAIM_UNFENCED, FIRST_VERSIONS, RIGHT, UNPROVED
+from .planted_bugs import (
+    ACCEPT_UNCONFIRMED,
+    CLAIM_UNFENCED,
+    FIRST_VERSIONS,
+    LEAVE_DELETED_PLANS,
+    RIGHT,
+    UNPROVED,
+)
 from .replay import Call
 from .scheduler import MAX_STEPS, Run
 from .world import ROWS_PER_EPOCH, Setup, Violation, World
@@ -349,3 +356,42 @@ def test_at_most_once_goes_by_the_plan_that_was_claimed() -> None:
     run.wake(claiming)
     run.advance(claiming, MAX_STEPS)
     run.finale()
+
+
+@pytest.mark.parametrize("at_most_once", [False, True])
+def test_a_plan_deleted_after_its_decision_is_put_back(at_most_once: bool) -> None:
+    """Once a window in which a job stopped: a driver is frozen in its recovery in the call that
+    deletes a fenced driver's plan; its successors decide that epoch; the deletion takes effect."""
+    run = late_deletion(RIGHT, at_most_once=at_most_once)
+    run.finale()
+    assert run.world.offsets[1] == run.world.plans[1, run.world.confirmed[1]]
+
+
+def test_the_plan_of_a_decided_epoch_must_be_put_back() -> None:
+    with pytest.raises(Violation, match="Spark starts epoch 0, but epoch 2 was decided"):
+        late_deletion(LEAVE_DELETED_PLANS).finale()
+
+
+def late_deletion(protocol: Protocol, *, at_most_once: bool = False) -> Run:
+    """The newest decided epoch, 1, has no plan, and nobody is awake."""
+    run = Run(Setup(at_most_once=at_most_once), protocol)
+    run.world.available = 3 * ROWS_PER_EPOCH
+    old = run.start()
+    until(run, old, Point.PREPARED)
+    run.pause(old)
+    new = run.start()
+    until(run, new, Point.RECOVERED)
+    decide_and_die(run, old)
+    run.advance(new, MAX_STEPS)
+    deleting = run.start()
+    until_called(run, deleting, "generations", nth=4)  # it has looked before void_offsets(1)
+    run.pause(deleting)
+    successor = run.start()
+    while 1 not in run.world.confirmed:
+        run.advance(successor, 1)
+    run.crash(successor)
+    run.wake(deleting)
+    until_called(run, deleting, "void_offsets")
+    run.crash(deleting)
+    assert 1 not in run.world.offsets
+    return run

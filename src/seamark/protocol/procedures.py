@@ -190,14 +190,16 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
 
 def put_back_plans(latest: int, records: Records) -> None:
     """Put back what Spark starts from, the plans of the last two decided epochs, where a fenced
-    driver's `void_offsets` has taken effect late. A plan sealed COMMIT is never planned anew."""
+    driver's `void_offsets` has taken effect late.
+
+    A start also calls this before its recovery, to find its checkpoint whole. If recovery then takes
+    the decision back, the epoch runs again with this plan.
+    """
     for epoch in range(max(latest - 1, 0), latest + 1):
         if not records.is_planned(epoch):
             record = records.epoch(epoch)
-            sealed = (g for g, seal in record.seals.items() if seal is Seal.COMMIT)
-            attempt = (
-                record.committed if record.committed is not None else max(sealed, default=None)
-            )
+            committed = record.committed
+            attempt = winner_of(record) if committed is None else committed
             plan = None if attempt is None else records.prepared_plan(epoch, attempt)
             if plan is not None:
                 records.put_back_plan(epoch, plan)

@@ -158,9 +158,14 @@ def contents(directory: Path) -> dict[Path, bytes]:
     return {p: p.read_bytes() for p in directory.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
-    "file", [f"offsets/{NEWEST - 1}", f"commits/{NEWEST}", "state/0/_metadata/metadata"]
+    ("file", "damage"),
+    [
+        (file, damage)
+        for file in (f"offsets/{NEWEST - 1}", f"commits/{NEWEST}", "state/0/_metadata/metadata")
+        for damage in DAMAGES
+        if (file, damage) != (f"offsets/{NEWEST - 1}", "deleted")
+    ],
 )
 def test_a_real_start_refuses_what_spark_would_go_on_from(
     jobs: Path, tmp_path: Path, file: str, damage: str
@@ -180,6 +185,24 @@ def test_a_real_start_refuses_what_spark_would_go_on_from(
     assert found.value.restore_path == older.get(file, found.value.restore_path)
     if file.startswith("state"):
         assert found.value.restore_path is None
+
+
+@pytest.mark.parametrize("gone", [(NEWEST,), (NEWEST - 1,), (NEWEST - 1, NEWEST)])
+def test_a_start_puts_back_the_plans_of_decided_epochs(
+    jobs: Path, tmp_path: Path, gone: tuple[int, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fenced driver's deletion may take effect after the plan was decided anew."""
+    copy = Path(shutil.copytree(jobs / "store/hashmap", tmp_path / "hashmap"))
+    plans = {copy / f"spark/offsets/{n}": (copy / f"spark/offsets/{n}").read_bytes() for n in gone}
+    for plan in plans:
+        plan.unlink()
+        plan.with_name(f".{plan.name}.crc").unlink()
+    out = f"put-back-{'-'.join(map(str, gone))}"
+    add_clicks(jobs, 900)
+    counting_job(jobs, "hashmap", out, storage=str(tmp_path)).run()
+    assert {plan: plan.read_bytes() for plan in plans} == plans
+    assert counts(jobs, out) == [40]
+    assert all(f"put {plan.as_uri()} back" in caplog.text for plan in plans)
 
 
 @pytest.mark.parametrize(

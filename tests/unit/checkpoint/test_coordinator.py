@@ -72,6 +72,7 @@ class World:
         return [TaskReport(0, 0, time.time(), time.time(), parts)]
 
     def epoch(self, driver: Coordinator, epoch: int, *, retried: bool = False) -> None:
+        self.plan(epoch)
         driver.begin_epoch(epoch)
         driver.store_epoch(epoch, self.flush(driver, epoch), retried=retried)
 
@@ -450,6 +451,7 @@ def test_a_dead_attempts_transaction_is_aborted_when_a_task_was_retried(world: W
     sink = world.sinks["orders"]
     driver.begin_epoch(0)
     sink.flush("dead attempt", driver.generation)
+    world.plan(0)
     driver.store_epoch(0, world.flush(driver, 0), retried=True)
     assert list(sink.open) == ["0.1"]
 

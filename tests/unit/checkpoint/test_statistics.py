@@ -126,6 +126,7 @@ def test_figures_of_tasks_spark_and_storage_come_together(world: World) -> None:
         TaskReport(0, 0, now + 0.01, now + 0.15, {"orders": part}),
         TaskReport(2, 0, now - 7200.0, now + 7200.0, {}),  # its clock is two hours wrong
     ]
+    world.plan(0)
     driver.store_epoch(0, tasks, retried=False)
     world.decide(0)
     until(lambda: driver.last_committed == 0)
@@ -163,6 +164,7 @@ def test_rows_left_for_later_epochs_are_persisted_data(world: World) -> None:
     driver.begin_epoch(0)
     now = time.time()
     tasks = [TaskReport(0, 0, now, now, {}, lane), TaskReport(1, 0, now, now, {})]
+    world.plan(0)
     driver.store_epoch(0, tasks, state, retried=False)
     world.decide(0)
     until(lambda: driver.last_committed == 0)
