@@ -192,8 +192,8 @@ def put_back_plans(latest: int, records: Records) -> None:
     """Put back what Spark starts from, the plans of the last two decided epochs, where a fenced
     driver's `void_offsets` has taken effect late.
 
-    A start also calls this before its recovery, to find its checkpoint whole. If recovery then takes
-    the decision back, the epoch runs again with this plan.
+    A start also calls this before its recovery, to find its checkpoint whole. If recovery takes the
+    decision back, the epoch runs again with this plan.
     """
     for epoch in range(max(latest - 1, 0), latest + 1):
         if not records.is_planned(epoch):
