@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ Names = dict[tuple[Any, str], Any]
 RECORDS = Path.cwd() / "storage" / "planted" / "epochs"
 """Where `seamark verify` has this job write its checkpoints."""
 TRUST = "trust a batch id as a token after restart"
+UNFENCED = "store without a look at the fence"
+"""Shows itself only while an epoch is stored before an earlier one is committed."""
+SLOW_COMMIT_S = 1.5
 
 _is_decided, _commit = CheckpointStore.is_decided, SinkCommits.commit
 _seal, _commit_attempt = CheckpointStore.seal, procedures.commit_attempt
@@ -81,7 +85,7 @@ _IN_PROCEDURES: dict[str, tuple[str, Callable[..., Any]]] = {
     "forget a sink": ("commit_attempt", model._commit_forgetting_a_sink),
     "skip check_continuity": ("check_continuity", lambda epoch, last: None),
     "write before recovery has aborted": ("recover", model._recover_without_abort),
-    "store without a look at the fence": ("store_attempt", model._store_unfenced),
+    UNFENCED: ("store_attempt", model._store_unfenced),
     "believe a sink that has forgotten": ("commit_attempt", model._commit_without_proof),
     "sweep at the end what a successor commits": ("settle_own", _settle(model._settle_stored)),
     "settle at the end only what the driver knows": ("settle_own", _settle(model._settle_known)),
@@ -130,12 +134,36 @@ def _trusting(sink_class: type) -> type:
     return TrustingSink
 
 
+def _committing_slowly(sink_class: type) -> type:
+    class SlowSink(sink_class):  # type: ignore[misc]
+        def create_committer(self, context: sm.SinkContext) -> Any:
+            committer = super().create_committer(context)
+            commit = committer.commit
+
+            def commit_slowly(committables: Sequence[Any]) -> Any:
+                time.sleep(SLOW_COMMIT_S)
+                return commit(committables)
+
+            committer.commit = commit_slowly
+            return committer
+
+    return SlowSink
+
+
 bug = sys.argv[1]
 kafka_sink, postgres_sink = sm.KafkaSink, sm.PostgresSink
 if bug == TRUST:
     kafka_sink, postgres_sink = map(_trusting, (kafka_sink, postgres_sink))
+concurrent = 1
+if bug == UNFENCED:
+    kafka_sink, concurrent = _committing_slowly(kafka_sink), 4
 servers = os.environ.get("SEAMARK_VERIFY_KAFKA", "localhost:9092")
-job = sm.Job("planted", checkpoint=sm.CheckpointConfig(storage="checkpoints", interval="1s"))
+job = sm.Job(
+    "planted",
+    checkpoint=sm.CheckpointConfig(
+        storage="checkpoints", interval="1s", max_concurrent_checkpoints=concurrent
+    ),
+)
 rows = (
     job.source(sm.KafkaSource(servers, topics=["planted-in"]), uid="rows")
     .selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")

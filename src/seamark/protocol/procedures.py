@@ -122,9 +122,15 @@ def is_confirmed(epoch: int, records: Records) -> bool:
 
     A sink cannot prove the outcome of a transaction whose id is in use again. But ids are used
     again only after the committed record exists. That record may be deleted since, so a later
-    epoch's counts too.
+    epoch's counts too; and while this driver sleeps in its look, all that it has listed may be
+    deleted. So it looks again until nothing has changed meanwhile.
     """
-    return epoch <= unsettled(records.latest_decision(), records)[0]
+    while True:
+        latest, known = records.latest_decision(), sorted(records.epochs())
+        if epoch <= unsettled(latest, records)[0]:
+            return True
+        if (latest, known) == (records.latest_decision(), sorted(records.epochs())):
+            return False
 
 
 def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point, None, int]:
