@@ -31,6 +31,7 @@ from .world import SparkFailedError, Transaction, UnprovedError, World
 WRITES = {
     "claim_generation", "claim_epoch", "forget_generations", "seal", "write_prepared",
     "write_committed", "accept_loss", "void_decision", "void_offsets", "put_back_plan",
+    "put_back_decision",
 }  # fmt: skip
 Wait = Callable[[], bool] | None
 Steps = Generator[Wait, None, Any]

@@ -11,7 +11,7 @@ driver stops (`check_stop`) and at the end (`check_exactly_once`):
 - only stored transactions of a decided epoch become visible, and no row twice in a sink;
 - an epoch's rows come from one generation in all sinks;
 - no driver ever stops for a lost transaction, an abort that found a commit, or records that
-  contradict each other, but for the two narrow case that `allowed_missing` holds;
+  contradict each other, but for the narrow case that `unkept` holds;
 - in the end every input row is visible exactly once in every sink, and no transaction is open.
 
 Where an operator accepts losses (`Setup.losses`), a row may be missing in the end only if its
@@ -159,7 +159,7 @@ class World:
         self.ever_decided: set[int] = set()
         self.visible: dict[str, set[int]] = {uid: set() for uid in self.sinks}
         self.visible_generation: dict[int, int] = {}
-        self.allowed_missing: set[int] = set()
+        self.unkept: set[int] = set()
         self.caller: Driver | None = None
         self.late: list[tuple[Driver, Call]] = []
 
@@ -188,11 +188,13 @@ class World:
         return max(self.commits, default=-1)
 
     def void_decision(self, epoch: int) -> None:
-        # A driver that slept since it checked its generation takes back what may be a good
-        # decision by now: the one way in which commits/n may be missing (see `check_stop`).
-        if self._caller_is_fenced() and epoch in self.commits:
-            self.allowed_missing.add(epoch)
         self.commits.discard(epoch)
+
+    def sealed_decision(self, epoch: int, generation: int) -> str | None:
+        return None if epoch in self.unkept else "kept"
+
+    def put_back_decision(self, epoch: int, decision: str) -> None:
+        self.commits.add(epoch)
 
     def latest_planned(self) -> int:
         return max(self.offsets, default=-1)
@@ -247,6 +249,9 @@ class World:
         self.stored[epoch, generation] = parts
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
+        new = (epoch, generation) not in self.seals
+        if seal is Seal.COMMIT and new and epoch not in self.commits:
+            self.unkept.add(epoch)
         return self.seals.setdefault((epoch, generation), seal)
 
     def write_committed(self, epoch: int, generation: int) -> None:
@@ -270,9 +275,6 @@ class World:
             for transaction in self.stored[epoch, generation][uid]
             if transaction.id in names
         ]
-
-    def _caller_is_fenced(self) -> bool:
-        return self.caller is not None and self.caller.generation < self.newest_ever
 
     def land_late_call(self) -> None:
         """Let the oldest call arrive of a caller gone meanwhile."""
@@ -379,20 +381,18 @@ class World:
             raise Violation(f"{driver.name} stopped: {type(error).__name__}: {error}") from error
 
     def newest_missing(self) -> int | None:
-        """The newest decision taken back by a fenced driver after its time, if it is still missing:
-        then, and only then, may the job stop and ask for it."""
-        gone = [e for e in self.allowed_missing if e in self.ever_decided - self.commits]
+        """The newest decision that no seal holds, as a fenced driver had taken it back between the
+        decision and the seal, if it is still missing: then, and only then, may the job stop and
+        ask for it."""
+        gone = [e for e in self.unkept if e in self.ever_decided - self.commits]
         return max(gone, default=None)
 
     def repair(self) -> bool:
         """Follow the error's remedy: put the missing file back. False if none is missing."""
         if self.newest_missing() is None:
             return False
-        begun = {*self.confirmed, *(e for (e, _), s in self.seals.items() if s is Seal.COMMIT)}
-        for epoch in sorted(self.allowed_missing):
-            if epoch in begun:
-                self.commits.add(epoch)
-        self.allowed_missing.clear()
+        self.commits |= self.unkept
+        self.unkept.clear()
         return True
 
     def check_rows(self) -> None:

@@ -114,7 +114,9 @@ class Reality(World):
             self.plans[epoch, generation] = int(body["plan"])
             self.stored[epoch, generation] = {uid: parts.get(uid, []) for uid in self.sinks}
         elif kind == "sealed":
-            self.seals[epoch, generation] = Seal(body["seal"])
+            self.seals[epoch, generation] = seal = Seal(body["seal"])
+            if seal is Seal.COMMIT and "decision" not in body:
+                self.unkept.add(epoch)
         elif kind == "committed":
             self.confirmed[epoch] = generation
         elif kind == "started":

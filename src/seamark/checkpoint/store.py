@@ -229,8 +229,7 @@ class CheckpointStore:
             return None
         path = f"offsets/{epoch}"
         try:
-            with self._blamed(self._of_spark(path), "read"):
-                return self.spark_files.read(path).decode()
+            return self._read_log(path)
         except FileNotFoundError:
             raise RecordNotStoredError(
                 f"{self.spark_files.uri}/{path}: Spark has planned epoch {epoch}, and the file is "
@@ -255,12 +254,29 @@ class CheckpointStore:
 
     def put_back_plan(self, epoch: int, plan: str) -> None:
         """Create the epoch's entry of Spark's offset log, unless it exists."""
-        path = f"offsets/{epoch}"
+        self._put_back(f"offsets/{epoch}", plan)
+
+    def sealed_decision(self, epoch: int, generation: int) -> str | None:
+        """Return the epoch's entry of Spark's commit log as the attempt's seal holds it; None if
+        the seal has none: the entry was gone by then, or the seal is of an older version."""
+        body = self._open("sealed", f"epochs/{epoch}/sealed.{generation}.json")
+        decision: str | None = body.get("decision")
+        return decision
+
+    def put_back_decision(self, epoch: int, decision: str) -> None:
+        """Create the epoch's entry of Spark's commit log, unless it exists."""
+        self._put_back(f"commits/{epoch}", decision)
+
+    def _put_back(self, path: str, text: str) -> None:
         with contextlib.suppress(FileExistsError):
             with self._blamed(self._of_spark(path), "written"):
-                self.spark_files.create(path, plan.encode())
+                self.spark_files.create(path, text.encode())
             uri = self.spark_files.uri
             log.warning("put %s/%s back: a replaced driver had deleted it late", uri, path)
+
+    def _read_log(self, path: str) -> str:
+        with self._blamed(self._of_spark(path), "read"):
+            return self.spark_files.read(path).decode()
 
     def _of_spark(self, path: str) -> str:
         return f"{self.spark_directory}/{path}".lstrip("/")
@@ -356,6 +372,9 @@ class CheckpointStore:
                 f"committed. Start the job again, and epoch {epoch} runs again"
             )
         body = {"epoch": epoch, "generation": generation, "seal": seal.value}
+        if seal is Seal.COMMIT:
+            with contextlib.suppress(FileNotFoundError):
+                body["decision"] = self._read_log(f"commits/{epoch}")
         if self._create("sealed", path, body):
             return seal
         return Seal(self._open("sealed", path)["seal"])

@@ -45,6 +45,13 @@ class Records(Protocol):
     def void_decision(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's commit log, so that Spark runs the epoch again."""
 
+    def sealed_decision(self, epoch: int, generation: int) -> str | None:
+        """Return the epoch's entry of Spark's commit log as the attempt's seal COMMIT holds it;
+        None if the seal has none: the entry was gone when the attempt was sealed."""
+
+    def put_back_decision(self, epoch: int, decision: str) -> None:
+        """Create the epoch's entry of Spark's commit log, unless it exists."""
+
     def latest_planned(self) -> int:
         """Return the highest epoch in Spark's offset log; -1 if it is empty."""
 
@@ -88,7 +95,8 @@ class Records(Protocol):
         record exists."""
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
-        """Create the attempt's seal unless it has one; return the standing seal."""
+        """Create the attempt's seal unless it has one; return the standing seal. A seal COMMIT
+        holds the epoch's entry of Spark's commit log."""
 
     def write_committed(self, epoch: int, generation: int) -> None:
         """Record that every sink has committed. A repetition changes nothing."""

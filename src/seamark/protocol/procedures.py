@@ -194,6 +194,21 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     return latest
 
 
+def put_back_decision(epoch: int, records: Records) -> bool:
+    """Put back the decision of an epoch sealed COMMIT where a fenced driver's `void_decision` has
+    taken effect late. Returns whether there was anything to put back.
+
+    Such a decision is never void: a decision is taken back only when every attempt is sealed ABORT.
+    """
+    for generation, seal in records.epoch(epoch).seals.items():
+        if seal is Seal.COMMIT:
+            decision = records.sealed_decision(epoch, generation)
+            if decision is not None:
+                records.put_back_decision(epoch, decision)
+                return True
+    return False
+
+
 def put_back_plans(latest: int, records: Records) -> None:
     """Put back what Spark starts from, the plans of the last two decided epochs, where a fenced
     driver's `void_offsets` has taken effect late.
@@ -290,6 +305,7 @@ def fence(older: list[int], generation: int, records: Records) -> Generator[Poin
         for old in older:
             seals.append(records.seal(open_epoch, old, Seal.ABORT))
             yield Point.PREDECESSOR_SEALED
+        put_back_decision(open_epoch, records)
         if records.latest_decision() == latest:
             yield Point.PREDECESSORS_FENCED
             return latest

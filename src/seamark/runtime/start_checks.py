@@ -23,7 +23,7 @@ from seamark.model.errors import (
     RecordNotStoredError,
     SeamarkError,
 )
-from seamark.protocol.procedures import put_back_plans
+from seamark.protocol.procedures import put_back_decision, put_back_plans
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.operator_uids import moved
@@ -54,7 +54,9 @@ class StartChecks:
         """Look for damage, another state backend or moved parts, before anything is written."""
         self._job.require_client_for_rows()
         try:
-            put_back_plans(self._store.latest_decision(), self._store)
+            while put_back_decision((decided := self._store.latest_decision()) + 1, self._store):
+                pass
+            put_back_plans(decided, self._store)
             require_sound(self._store, self._job.find_damaged_rows)
             if self._provider is not None:
                 stateful = self._uids.operator_count > 0

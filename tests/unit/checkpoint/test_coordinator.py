@@ -36,6 +36,7 @@ from seamark.model.errors import (
     RecordNotStoredError,
     StoppedError,
 )
+from seamark.protocol.states import Seal
 from tests.unit.checkpoint.memory_sink import MemorySink
 
 
@@ -375,12 +376,22 @@ def test_a_fenced_driver_that_decides_late_commits_nothing(world: World) -> None
     assert world.sinks["orders"].visible == ["0.3"]
 
 
-def test_a_deleted_decision_stops_the_next_start(world: World) -> None:
+def test_a_deleted_decision_is_put_back(world: World) -> None:
     driver = world.driver()
     world.epoch(driver, 0)
     world.decide(0)
     until(lambda: driver.last_committed == 0)
-    (world.directory / "spark/commits/0").unlink()
+    decision = world.directory / "spark/commits/0"
+    text = decision.read_text()
+    decision.unlink()
+    assert world.driver().last_committed == 0
+    assert decision.read_text() == text
+
+
+def test_a_missing_decision_that_no_seal_holds_stops_the_next_start(world: World) -> None:
+    driver = world.driver()
+    world.epoch(driver, 0)
+    driver._store.seal(0, driver.generation, Seal.COMMIT)  # as if a driver had just taken it back
     with pytest.raises(DecisionMissingError, match="commits/0 is missing"):
         world.driver()
 
