@@ -25,7 +25,9 @@ def test_decision_deleted_by_hand(kafka: LocalKafka, tmp_path: Path) -> None:
         for path in commits.glob(f".{newest}.*"):
             path.unlink()
         driver = scenario.start()
-        driver.wait_for_epochs(3)
+        wait_until(
+            "recovery", lambda: f"goes on after epoch {newest}" in driver.text(), 60, pause_s=0.5
+        )
         scenario.finish(driver)
         assert f"/commits/{newest} back" in driver.text(), driver.tail()
         checker.require_none(scenario.check())
