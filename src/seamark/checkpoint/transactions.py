@@ -81,7 +81,12 @@ class OpenTransaction:
             "age": -1 if started is None else max(round((now - started) * 1000), 0),
             "time-left": -1 if expires is None else max(round((expires - now) * 1000), 0),
             "held-up": [
-                {"place": held.place, "rows": held.rows, "first": held.first}
+                {
+                    "place": held.place,
+                    "rows": held.rows,
+                    "first": held.first,
+                    "groups": None if held.groups is None else dict(held.groups),
+                }
                 for held in facts.held_up
             ],
         }

@@ -220,6 +220,9 @@ def _show(one: dict[str, Any]) -> None:
         echo(f"  {name:<14}{value}")
     for held in one["held-up"]:
         echo(f"  {'holds up':<14}{held['place']}: {held['rows']} rows wait{_FIRST[held['first']]}")
+        for group, rows in (held["groups"] or {}).items():
+            behind = f"up to {rows} rows before it" if rows else "waits there"
+            echo(f"  {'':<14}group {group}: {behind}")
 
 
 def _epoch(one: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from seamark.cli.visible import echo
 
 _App = Annotated[
     Path | None,
-    text("APP.PY", "Your own program; docs/verification.md says what it must do.", "--app"),
+    text("APP.PY", "Your own program; docs/operations/verify.md says what it must do.", "--app"),
 ]
 _JOBS = "Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows."
 _Workload = Annotated[str | None, text("NAME", _JOBS, shown="kafka-to-kafka")]

@@ -13,7 +13,7 @@ docs/write-a-sink.md writes a whole sink.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
@@ -280,11 +280,14 @@ class HeldUp:
 
     `rows`: records beyond the last one seen by read_committed readers, other transactions' too.
     `first`: whether this transaction is the oldest open one there; None if not told.
+    `groups`: how many records each known group of readers has yet to read before it waits too;
+    None if not told.
     """
 
     place: str
     rows: int
     first: bool | None
+    groups: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)

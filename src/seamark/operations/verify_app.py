@@ -1,5 +1,5 @@
 """`seamark verify --app`: a user's program under faults. What is asked of it stands in
-docs/verification.md; a program that cannot be judged is refused before anything is started.
+docs/operations/verify.md; a program that cannot be judged is refused before anything is started.
 
 The program is executed in a process of its own (`main`), under another `__name__`, to see what it
 declares.

@@ -23,7 +23,7 @@ _PARTITION = np.int64(1 << 44)
 
 
 class Kind(Enum):
-    """The anomalies, as `docs/verification.md` explains them."""
+    """The anomalies, as `docs/operations/verify.md` explains them."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"

@@ -23,11 +23,13 @@ from tests.chaos.outputs import KafkaOutput, Output, PostgresOutput
 from tests.chaos.scenario import SinksScenario
 from tests.dashboard.chromium import PATIENCE_MS, Visit, browser
 from tests.dashboard.server import Dashboard
+from tests.integration.kafka.sink_kit import commit_offset
 from tests.servers.needed import needed
 from tests.servers.postgres import PostgresServer
 
 expect.set_options(timeout=PATIENCE_MS)
 STARTED = 1
+GROUP = "billing"
 
 
 class Site:
@@ -91,6 +93,7 @@ def abort_by_the_buttons(dashboard: Dashboard, site: Site, jid: str, name: str) 
         table = tab.page.get_by_label("Transactions at the sinks' systems")
         row = table.get_by_role("row").filter(has_text=name)
         expect(row).to_contain_text("safe to abort")
+        expect(row).to_contain_text(GROUP)
         row.get_by_role("button", name="Commit").click()
         dialog.get_by_role("button", name="Commit it").click()
         expect(dialog).to_contain_text("would show rows twice")
@@ -135,7 +138,12 @@ def test_what_an_older_generation_left_is_ended_in_the_running_job(
             told = found[transaction]
             assert (told["sink"], told["generation"]) == (uid, STARTED)
             assert told["verdict"] == "safe to abort" and told["age"] >= 0
-        assert sum(held["rows"] for held in found[name]["held-up"]) > 0, "readers wait"
+        (held,) = found[name]["held-up"]
+        assert held["rows"] > 0, "readers wait"
+        topic, _, partition = held["place"].rpartition("-")
+        commit_offset(kafka.bootstrap_servers, GROUP, topic, 0, int(partition))
+        (held,) = site.list()[name]["held-up"]
+        assert GROUP in held["groups"]
         own = [one for handle, one in found.items() if handle not in (name, other)]
         assert {one["verdict"] for one in own} <= {"in use"}
 

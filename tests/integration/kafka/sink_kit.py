@@ -123,6 +123,17 @@ def records(servers: str, topic: str, *, isolation: str = "read_committed") -> l
         consumer.close()
 
 
+def commit_offset(servers: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+    """Let a consumer group commit an offset of a partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "log_level": 0})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
+    finally:
+        consumer.close()
+
+
 def wait_for_markers(servers: str) -> None:
     """Wait until every outcome is marked in its partitions: the broker answers EndTxn when the
     outcome is safe, and marks the partitions, for readers to see it, a moment later."""

@@ -14,6 +14,7 @@ import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
 from seamark.dev.kafka import LocalKafka
+from seamark.model.findings import FindingCode
 from seamark.sinks.kafka import KafkaSink
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.verify.conformance.steps import in_child, ipc
@@ -127,6 +128,36 @@ def test_an_open_transaction_hides_later_rows_until_it_ends(
         assert kit.visible(kafka.bootstrap_servers, name) == []
         assert kit.until_proved(committer.abort, [first]) == [AbortOutcome.ABORTED]
     assert kit.visible(kafka.bootstrap_servers, name) == list(range(10, 20))
+
+
+def test_the_groups_that_wait_are_named(kafka: LocalKafka, topic: Topic) -> None:
+    job, name = kit.new_job(), topic()
+    servers = kafka.bootstrap_servers
+    sink = kit.sink_on(servers, name)
+    with kit.committing(sink, kit.driver(job)) as committer:
+        visible = kit.prepare(sink, kit.attempt(job, epoch=0), range(10))
+        assert kit.until_proved(committer.commit, [visible]) == [CommitOutcome.COMMITTED]
+        kit.wait_for_markers(servers)
+        kit.prepare(sink, kit.attempt(job, epoch=1), range(10, 30))
+        stable = 11  # ten rows and their marker
+        for group, offset in {"waits": stable, "is-late": 4, "reads-all": stable + 20}.items():
+            kit.commit_offset(servers, f"{group}-{name}", name, offset)
+        (left,) = [found.committable for found in committer.list_lingering()]
+        ((held,),) = [facts.held_up for facts in committer.describe_open([left])]
+        assert (held.place, held.rows, held.first) == (f"{name}-0", 20, True)
+        assert held.groups == {f"is-late-{name}": 7, f"waits-{name}": 0}
+
+        (found,) = readers_of_uncommitted(sink, job)
+        assert f"'reads-all-{name}'" in found
+        assert "offset 31 of partition 0, whose last stable offset is 11" in found
+        assert kit.until_proved(committer.abort, [left]) == [AbortOutcome.ABORTED]
+        kit.wait_for_markers(servers)
+        assert readers_of_uncommitted(sink, job) == []
+
+
+def readers_of_uncommitted(sink: KafkaSink, job: str) -> list[str]:
+    found = sink.inspect(kit.driver(job, generation=0))
+    return [one.found for one in found if one.code is FindingCode.SK003]
 
 
 def test_a_transaction_that_timed_out_is_lost_and_said_so(kafka: LocalKafka, topic: Topic) -> None:

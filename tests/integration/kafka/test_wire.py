@@ -9,7 +9,7 @@ import contextlib
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import confluent_kafka
@@ -24,6 +24,7 @@ import seamark
 from seamark.dev.kafka import LocalKafka
 from seamark.sinks.kafka.wire import Wire
 from tests.chaos.driver import wait_until
+from tests.integration.kafka import sink_kit as kit
 
 
 @pytest.fixture
@@ -107,6 +108,14 @@ def test_an_open_transaction_is_seen_in_its_partition(kafka: LocalKafka, wire: W
     (active,) = wire.run(lambda: wire.producers([at]), 30)[at].active_producers
     assert (stable, end, active.current_transaction_start_offset) == (0, 1, 0)
     producer.abort_transaction(30)
+
+
+def test_the_offsets_of_groups(wire: Wire, kafka: LocalKafka, topic: Callable[..., str]) -> None:
+    name = topic(2)
+    at, other = TopicPartition(name, 0), TopicPartition(name, 1)
+    kit.commit_offset(kafka.bootstrap_servers, name, name, 3)
+    found = wire.run(lambda: wire.group_offsets([at, other]), 30)
+    assert found[name] == {at: 3, other: -1}
 
 
 def test_no_other_module_uses_private_calls() -> None:

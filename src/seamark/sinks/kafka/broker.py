@@ -7,6 +7,7 @@ A connection error closes the client; the next call opens a new one.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from seamark.sinks.kafka.end_transaction import Answer, Description, answer
 from seamark.sinks.kafka.wire import Wire
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 4.0
 OPEN_TIMEOUT_S = 4.0
@@ -168,6 +170,27 @@ class BrokerConnection:
             )
             for at in asked
         }  # fmt: skip
+
+    def group_offsets(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[str, int], dict[str, int]] | None:
+        """Return, by partition, the offset that each consumer group has committed there; None if
+        the brokers do not tell: these credentials may not describe every group."""
+        from kafka import TopicPartition
+
+        wire = self.wire()
+        asked = [TopicPartition(*at) for at in partitions]
+        try:
+            told = self._bounded(lambda: wire.group_offsets(asked)) if asked else {}
+        except UnreachableError as error:
+            _log.info("the offsets of consumer groups could not be read: %s", error)
+            return None
+        found: dict[tuple[str, int], dict[str, int]] = {at: {} for at in partitions}
+        for group, offsets in told.items():
+            for at, offset in offsets.items():
+                if offset >= 0:
+                    found[at.topic, at.partition][group] = offset
+        return found
 
     def log_starts(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """Return the first offset kept in these partitions. Raises UnreachableError."""

@@ -174,13 +174,14 @@ class KafkaCommitter:
                     raise state
             partitions = {at for state in found if isinstance(state, Description)
                           for at in state.partitions}  # fmt: skip
+            groups = self._broker.group_offsets(partitions)
             limits = self._broker.read_limits(partitions)
         except UnreachableError as error:
             raise AbortFailedError(
                 f"sink `{self._context.sink_uid}`: its open transactions cannot be described "
                 f"({options.redacted(str(error), self._texts)}); ask again when the brokers answer"
             ) from error
-        return [_facts(state, limits) for state in found]
+        return [_facts(state, limits, groups) for state in found]
 
     def close(self) -> None:
         """See `Committer`."""
@@ -189,16 +190,29 @@ class KafkaCommitter:
         self._broker.close()
 
 
-def _facts(state: object, limits: Mapping[tuple[str, int], Limits]) -> OpenFacts:
+Partition = tuple[str, int]
+
+
+def _facts(
+    state: object,
+    limits: Mapping[Partition, Limits],
+    groups: Mapping[Partition, Mapping[str, int]] | None,
+) -> OpenFacts:
     if not isinstance(state, Description) or state.started_ms < 0:
         return OpenFacts()
     started_s = state.started_ms / 1e3
     held = []
-    for topic, partition in state.partitions:
-        limit = limits[topic, partition]
+    for at in state.partitions:
+        limit = limits[at]
         if limit.end > limit.stable:
-            first = None
+            first = readers = None
             if limit.starts is not None:
                 first = limit.starts.get(state.producer_id, -1) == limit.stable
-            held.append(HeldUp(f"{topic}-{partition}", limit.end - limit.stable, first))
+            if groups is not None:  # a group beyond the limit does not read committed rows alone
+                readers = {
+                    group: limit.stable - offset
+                    for group, offset in sorted(groups[at].items())
+                    if offset <= limit.stable
+                }
+            held.append(HeldUp(f"{at[0]}-{at[1]}", limit.end - limit.stable, first, readers))
     return OpenFacts(started_s, started_s + state.timeout_ms / 1e3, tuple(held))

@@ -40,6 +40,7 @@ TOPIC_APPEARS_S = 5.0
 class TopicFacts:
     """A topic at the brokers.
 
+    partitions: their number.
     replicas, in_sync: of its worst partition.
     may: the operations allowed to this user; empty if the broker does not tell.
     least_in_sync: ``min.insync.replicas``; None if it may not be read.
@@ -47,6 +48,7 @@ class TopicFacts:
 
     name: str
     error_code: int = 0
+    partitions: int = 0
     replicas: int = 0
     in_sync: int = 0
     may: frozenset[str] = frozenset()
@@ -59,6 +61,7 @@ class BrokerFacts:
 
     refused, unreachable: librdkafka's reasons; if both are "", the other facts are known.
     limits_ms: ``transaction.max.timeout.ms`` of each broker that tells it.
+    uncommitted: consumer groups that were found beyond an open transaction, and where.
     """
 
     refused: str = ""
@@ -68,6 +71,7 @@ class BrokerFacts:
     ids_denied: bool = False
     group_denied: bool = False
     holder: Holder | None = None
+    uncommitted: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> None:
@@ -81,7 +85,7 @@ def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> No
 
 def inspect(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> Iterator[Finding]:
     """Yield every finding; also looks for another job on the prefix. Changes nothing."""
-    return _findings(sink, context, ask(sink, context, broker, holders=True))
+    return _findings(sink, context, ask(sink, context, broker, others=True))
 
 
 def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iterator[Finding]:
@@ -89,7 +93,8 @@ def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iter
     if facts.refused or facts.unreachable:  # then nothing else is known
         yield from not_usable(sink, name, facts)
         return
-    for rule in (topic_unusable, transactions_unusable, too_few_replicas):
+    rules = topic_unusable, transactions_unusable, too_few_replicas, reads_uncommitted
+    for rule in rules:
         yield from rule(sink, name, facts)
     if sink.exactly_once and not sink.spool and math.isinf(context.checkpoint_timeout_s):
         yield Finding(
@@ -107,10 +112,11 @@ def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iter
 
 
 def ask(
-    sink: KafkaSink, context: SinkContext, broker: BrokerConnection, *, holders: bool = False
+    sink: KafkaSink, context: SinkContext, broker: BrokerConnection, *, others: bool = False
 ) -> BrokerFacts:
     """Ask librdkafka and the brokers. Sends only requests that describe, or that a broker refuses
-    after it has checked the permission. `holders`: also ask who holds the prefix."""
+    after it has checked the permission. `others`: also ask who holds the prefix, and for groups
+    that read uncommitted rows."""
     if refused := _refused_options(sink, f"sink `{context.sink_uid}`"):
         return BrokerFacts(refused=refused)
     try:
@@ -127,7 +133,8 @@ def ask(
             topics=known,
             limits_ms=limits,
             ids_denied=_ids_denied(sink, broker),
-            **(_group(sink, context, broker) if holders else {}),
+            uncommitted=_beyond(broker, known.get(sink.topic or "")) if others else {},
+            **(_group(sink, context, broker) if others else {}),
         )
     except UnreachableError as error:
         why = _why_unreachable(sink, f"sink `{context.sink_uid}`") or str(error)
@@ -194,6 +201,7 @@ def _topic(topic: Mapping[str, Any]) -> TopicFacts:
     return TopicFacts(
         topic["name"],
         topic["error_code"],
+        len(partitions),
         min((len(p["replica_nodes"]) for p in partitions), default=0),
         min((len(p["isr_nodes"]) for p in partitions), default=0),
         frozenset(topic.get("authorized_operations") or ()),
@@ -248,6 +256,28 @@ def _group(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> d
     with contextlib.suppress(KafkaError):  # seen again when the job starts
         holder = find_holder(broker.admin(), group, context.job_id)
     return {"holder": holder}
+
+
+def _beyond(broker: BrokerConnection, topic: TopicFacts | None) -> dict[str, str]:
+    """Return the groups that have committed offsets beyond the start of an open transaction."""
+    if topic is None or topic.error_code:
+        return {}
+    everywhere = [(topic.name, number) for number in range(topic.partitions)]
+    try:
+        limits = broker.read_limits(everywhere)
+        held = [at for at in everywhere if limits[at].end > limits[at].stable]
+        groups = broker.group_offsets(held) or {}
+        limits = broker.read_limits(groups)  # after the groups: no limit ever falls
+    except UnreachableError as error:  # a partition without a leader
+        _log.info("the readers of topic %s could not be looked at: %s", topic.name, error)
+        return {}
+    return {
+        group: f"offset {offset} of partition {at[1]}, whose last stable offset is "
+        f"{limits[at].stable}"
+        for at, offsets in groups.items()
+        for group, offset in offsets.items()
+        if offset > limits[at].stable
+    }
 
 
 def _code(broker: BrokerConnection, request: Any) -> int:
@@ -362,3 +392,15 @@ def too_few_replicas(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator
                 "broker has it, and gone if that broker dies before the others have it",
                 f"set {_LEAST_IN_SYNC}=2 on the topic",
             )
+
+
+def reads_uncommitted(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """A consumer group has gone beyond an open transaction, as no read_committed reader can."""
+    for group, where in sorted(facts.uncommitted.items()):
+        yield Finding(
+            FindingCode.SK003,
+            name,
+            f"consumer group {group!r} reads topic {sink.topic!r} with read_uncommitted (it has "
+            f"committed {where}): it gets rows of aborted transactions, and then their repetition",
+            "set isolation.level=read_committed in its consumers",
+        )

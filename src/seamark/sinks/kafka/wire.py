@@ -65,3 +65,15 @@ class Wire:
     async def producers(self, partitions: Sequence[Any]) -> Any:
         """Return the producers that have written to each partition lately."""
         return await self._admin._async_describe_producers(list(partitions))
+
+    async def group_offsets(self, partitions: Sequence[Any]) -> dict[str, Any]:
+        """Return, by consumer group, the offset that it has committed in each partition; -1 for
+        none."""
+        found = await self._admin._async_list_groups()
+        groups = [one["group_id"] for one in found if one["protocol_type"] in ("consumer", "")]
+        asked = {group: list(partitions) for group in groups}
+        answers = await self._admin._async_list_group_offsets(asked) if asked else {}
+        return {
+            group: {at: committed.offset for at, committed in offsets.items()}
+            for group, offsets in answers.items()
+        }
