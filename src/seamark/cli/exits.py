@@ -39,7 +39,7 @@ class Commands(TyperGroup):
 @contextmanager
 def errors_as_paragraphs() -> Iterator[None]:
     """Let every SeamarkError end the command with one paragraph on stderr and its exit code. Any
-    other error is a bug and keeps its traceback."""
+    other error is a bug and keeps its traceback; of the user's program the program's part."""
     try:
         yield
     except SeamarkError as error:
@@ -50,6 +50,13 @@ def errors_as_paragraphs() -> Iterator[None]:
             raise
         echo(f"seamark: {NO_PYSPARK}", err=True)
         raise typer.Exit(MISTAKE) from None
+    except Exception as error:
+        from seamark.operations.reading import traceback_in_program
+
+        if (shown := traceback_in_program(error)) is None:
+            raise
+        echo(shown.rstrip(), err=True)
+        raise typer.Exit(BROKEN) from None
 
 
 def _code(error: SeamarkError) -> int:

@@ -11,6 +11,7 @@ import logging
 import runpy
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,17 @@ def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> list[Job]:
             'and run it under if __name__ == "__main__":, or start a query of sm.write_stream there'
         )
     return list(jobs.values())
+
+
+def traceback_in_program(error: BaseException) -> str | None:
+    """Return the traceback of an error raised by the program that `declared_jobs` executes, from the
+    program's first frame on, as Python shows it; None for an error of another origin."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_globals.get("__name__") != RUN_NAME:
+        frames = frames.tb_next
+    if frames is None and not isinstance(error, SyntaxError):
+        return None
+    return "".join(traceback.format_exception(type(error), error, frames))
 
 
 def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:

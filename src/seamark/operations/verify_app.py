@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from seamark.model.errors import ConfigurationError, UserError
-from seamark.operations.reading import declared_jobs
+from seamark.operations.reading import declared_jobs, traceback_in_program
 from seamark.operations.run import Program
 
 if TYPE_CHECKING:
@@ -252,6 +252,10 @@ def main() -> None:
         facts = _facts(jobs[0].declaration)
     except UserError as error:
         facts = {"error": str(error)}
+    except Exception as error:
+        if (shown := traceback_in_program(error)) is None:
+            raise
+        sys.exit(shown.rstrip())
     Path(answer).write_text(json.dumps(facts))
 
 
