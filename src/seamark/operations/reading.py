@@ -86,8 +86,8 @@ def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> list[Job]:
 
 
 def traceback_in_program(error: BaseException) -> str | None:
-    """Return the traceback of an error raised by the program that `declared_jobs` executes, from the
-    program's first frame on, as Python shows it; None for an error of another origin."""
+    """Return the traceback of an error in the program that `declared_jobs` executes, as Python
+    shows it, without the frames of ours; None for an error of another origin."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__name__") != RUN_NAME:
         frames = frames.tb_next
