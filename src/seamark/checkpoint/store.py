@@ -531,9 +531,12 @@ class CheckpointStore:
         except Exception as error:  # OSError, or any error of the file system behind Spark
             if isinstance(error, FileNotFoundError) and done == "read":
                 raise
+            remedy = "check the address, and that its server runs and can be reached from here"
+            if done in ("written", "deleted"):
+                remedy = "make room, or make the storage writable and reachable"
             raise RecordNotStoredError(
-                f"{self.uri}/{path} cannot be {done}: {type(error).__name__}: {error}. Nothing is "
-                "lost; make room, or make the storage writable and reachable"
+                f"checkpoint storage {self.uri}: {path} cannot be {done}: {type(error).__name__}: "
+                f"{error}. Nothing is lost; {remedy}"
             ) from error
 
     def _open(self, kind: str, path: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def hang_and_come_back(
     last = starting.text().strip().splitlines()[-1]
     print(last)
     assert re.search(
-        r"(RecordNotStored|StorageHangs)Error: checkpoint storage .*(read|hangs)", last
+        r"(RecordNotStored|StorageHangs)Error: checkpoint storage .*(read|listed|hangs)", last
     )
     assert "Nothing is lost; check" in last
 

@@ -84,7 +84,9 @@ class World:
     def decide(self, epoch: int) -> None:
         commits = self.directory / "spark" / "commits"
         commits.mkdir(parents=True, exist_ok=True)
-        (commits / str(epoch)).write_text("v1\n{}")
+        written = commits / f".{epoch}.tmp"  # the file appears whole, as Spark writes it
+        written.write_text("v1\n{}")
+        written.rename(commits / str(epoch))
 
 
 @pytest.fixture
