@@ -49,14 +49,17 @@ function AtTheSinks({ jid, job }) {
       : html`<p class="note">The systems know the age of each transaction, its time-out, and which readers wait.</p>`}`;
 }
 
-const groupsBefore = (one) => [...new Set(one["held-up"].flatMap((held) => Object.keys(held.groups ?? {})))].sort().join(", ");
+function groupsBefore(one) {
+  const groups = new Set(one["held-up"].flatMap((held) => Object.keys(held.groups ?? {})));
+  return groups.size > 0 && html` <span class="note">groups: ${[...groups].sort().join(", ")}</span>`;
+}
 
 const length = (ms) => (ms >= 0 ? coarse(ms) : "–");
 
 function Told({ job, found, keep }) {
   return html`<table class="list cards" aria-label="Transactions at the sinks' systems">
       <thead><tr><th scope="col">Sink</th><th scope="col" class="num">Epoch</th><th scope="col" class="num">Generation</th><th scope="col">Verdict</th><th scope="col" class="num">Age</th><th scope="col" class="num">Times out in</th><th scope="col" class="num">Rows held up</th><th scope="col">Transaction</th><th scope="col"><span class="unseen">What can be done</span></th></tr></thead>
-      <tbody>${found.map((one) => html`<tr key=${`${one.sink}:${one.transaction}`}><th scope="row">${one.sink}</th><td data-name="Epoch" class="num">${one.epoch >= 0 ? one.epoch : "?"}</td><td data-name="Generation" class="num">${one.generation}</td><td data-name="Verdict">${one.verdict}</td><td data-name="Age" class="num">${length(one.age)}</td><td data-name="Times out in" class="num">${length(one["time-left"])}</td><td data-name="Rows held up" class="num">${count(one["held-up"].reduce((sum, held) => sum + held.rows, 0))} <span class="note">${groupsBefore(one)}</span></td><td data-name="Transaction"><code>${one.transaction}</code></td><td class="do">${one.verdict !== "in use" && html`<span class="actions">${["commit", "abort"].map((verb) => html`<${ActionButton} key=${verb} action=${verb} job=${job} subject=${{ one, keep }} />`)}</span>`}</td></tr>`)}</tbody>
+      <tbody>${found.map((one) => html`<tr key=${`${one.sink}:${one.transaction}`}><th scope="row">${one.sink}</th><td data-name="Epoch" class="num">${one.epoch >= 0 ? one.epoch : "?"}</td><td data-name="Generation" class="num">${one.generation}</td><td data-name="Verdict">${one.verdict}</td><td data-name="Age" class="num">${length(one.age)}</td><td data-name="Times out in" class="num">${length(one["time-left"])}</td><td data-name="Rows held up" class="num">${count(one["held-up"].reduce((sum, held) => sum + held.rows, 0))}${groupsBefore(one)}</td><td data-name="Transaction"><code>${one.transaction}</code></td><td class="do">${one.verdict !== "in use" && html`<span class="actions">${["commit", "abort"].map((verb) => html`<${ActionButton} key=${verb} action=${verb} job=${job} subject=${{ one, keep }} />`)}</span>`}</td></tr>`)}</tbody>
     </table>`;
 }
 
