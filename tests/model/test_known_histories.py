@@ -327,11 +327,8 @@ def test_at_most_once_needs_a_look_at_the_fence_before_the_claim() -> None:
         void_decision_then_on(CLAIM_UNFENCED).finale()
 
 
-def test_at_most_once_goes_by_the_plan_that_was_claimed() -> None:
-    """Once a window. Two drivers sleep at the wrong moment: one in its recovery, before it takes
-    back a plan, and one between its look at the fence and its claim of the same epoch; and the
-    epoch is planned anew with fewer rows. The claim has the plan, so the last one stops."""
-    run = Run(Setup(at_most_once=True, uneven=True))
+def asleep_before_it_takes_back_a_plan(run: Run) -> Driver:
+    """Return a driver whose next call is void_offsets(1); it looked at the leases just before."""
     run.world.available = 3 * ROWS_PER_EPOCH
     old = run.start()
     until(run, old, Point.PREPARED)
@@ -340,9 +337,18 @@ def test_at_most_once_goes_by_the_plan_that_was_claimed() -> None:
     until(run, new, Point.RECOVERED)
     decide_and_die(run, old)
     run.advance(new, MAX_STEPS)
-    recovering = run.start()
-    until_called(run, recovering, "generations", nth=4)  # it has looked before void_offsets(1)
-    run.pause(recovering)
+    sleeper = run.start()
+    until_called(run, sleeper, "generations", nth=4)
+    run.pause(sleeper)
+    return sleeper
+
+
+def test_at_most_once_goes_by_the_plan_that_was_claimed() -> None:
+    """Once a window. Two drivers sleep at the wrong moment: one in its recovery, before it takes
+    back a plan, and one between its look at the fence and its claim of the same epoch; and the
+    epoch is planned anew with fewer rows. The claim has the plan, so the last one stops."""
+    run = Run(Setup(at_most_once=True, uneven=True))
+    recovering = asleep_before_it_takes_back_a_plan(run)
     claiming = run.start()
     until(run, claiming, Point.RECOVERED)
     while claiming.entered < 1:
@@ -378,17 +384,7 @@ def test_the_plan_of_a_decided_epoch_must_be_put_back() -> None:
 def late_deletion(protocol: Protocol, *, at_most_once: bool = False) -> Run:
     """The newest decided epoch, 1, has no plan, and nobody is awake."""
     run = Run(Setup(at_most_once=at_most_once), protocol)
-    run.world.available = 3 * ROWS_PER_EPOCH
-    old = run.start()
-    until(run, old, Point.PREPARED)
-    run.pause(old)
-    new = run.start()
-    until(run, new, Point.RECOVERED)
-    decide_and_die(run, old)
-    run.advance(new, MAX_STEPS)
-    deleting = run.start()
-    until_called(run, deleting, "generations", nth=4)  # it has looked before void_offsets(1)
-    run.pause(deleting)
+    deleting = asleep_before_it_takes_back_a_plan(run)
     successor = run.start()
     while 1 not in run.world.confirmed:
         run.advance(successor, 1)

@@ -10,7 +10,8 @@
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are Spark's own: `void_decision` and `void_offsets`
-delete entries left by a fenced driver, and `put_back_plan` mends a deletion that came too late.
+delete entries left by a fenced driver, and `put_back_plan` and `put_back_decision` mend such a
+deletion that came too late.
 """
 
 from __future__ import annotations
