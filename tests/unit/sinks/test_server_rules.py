@@ -51,6 +51,12 @@ def topic(**changed: Any) -> dict[str, Any]:
         ({"holder": Holder("billing", "x1")}, "KF002", ERROR, "held by the job 'billing'"),
         (topic(replicas=1, in_sync=1, least_in_sync=1), "KF006", WARNING, "1 replica"),
         (topic(least_in_sync=1), "KF007", WARNING, "min.insync.replicas 1"),
+        (
+            {"uncommitted": {"audit": "offset 31"}},
+            "SK003",
+            WARNING,
+            "'audit' .* committed offset 31",
+        ),
         (topic(in_sync=1), "KF007", ERROR, "1 replicas in sync, and min.insync.replicas is 2"),
     ],
 )

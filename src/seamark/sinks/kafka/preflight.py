@@ -40,19 +40,19 @@ TOPIC_APPEARS_S = 5.0
 class TopicFacts:
     """A topic at the brokers.
 
-    partitions: their number.
     replicas, in_sync: of its worst partition.
     may: the operations allowed to this user; empty if the broker does not tell.
     least_in_sync: ``min.insync.replicas``; None if it may not be read.
+    partitions: their number.
     """
 
     name: str
     error_code: int = 0
-    partitions: int = 0
     replicas: int = 0
     in_sync: int = 0
     may: frozenset[str] = frozenset()
     least_in_sync: int | None = None
+    partitions: int = 0
 
 
 @dataclass(frozen=True)
@@ -201,10 +201,10 @@ def _topic(topic: Mapping[str, Any]) -> TopicFacts:
     return TopicFacts(
         topic["name"],
         topic["error_code"],
-        len(partitions),
         min((len(p["replica_nodes"]) for p in partitions), default=0),
         min((len(p["isr_nodes"]) for p in partitions), default=0),
         frozenset(topic.get("authorized_operations") or ()),
+        partitions=len(partitions),
     )
 
 
