@@ -55,7 +55,7 @@ def topic(**changed: Any) -> dict[str, Any]:
             {"uncommitted": {"audit": "offset 31"}},
             "SK003",
             WARNING,
-            "'audit' .* committed offset 31",
+            "'audit' .* offset 31",
         ),
         (topic(in_sync=1), "KF007", ERROR, "1 replicas in sync, and min.insync.replicas is 2"),
     ],
