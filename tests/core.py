@@ -29,7 +29,7 @@ CORE = {
         "a restart that commits what a dead driver has decided"
     ),
     "integration/jobs/test_restarts.py::test_decision_deleted_by_hand": (
-        "a restart that refuses, as a decision is gone"
+        "a restart that puts a deleted decision back"
     ),
     "spark/savepoints/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
     "spark/jobs/test_job.py": "each argument of a job; bounded runs",
