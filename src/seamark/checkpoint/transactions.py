@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, find_loss
@@ -80,15 +80,7 @@ class OpenTransaction:
             "since": -1 if started is None else round(started * 1000),
             "age": -1 if started is None else max(round((now - started) * 1000), 0),
             "time-left": -1 if expires is None else max(round((expires - now) * 1000), 0),
-            "held-up": [
-                {
-                    "place": held.place,
-                    "rows": held.rows,
-                    "first": held.first,
-                    "groups": None if held.groups is None else dict(held.groups),
-                }
-                for held in facts.held_up
-            ],
+            "held-up": [asdict(held) for held in facts.held_up],
         }
 
 
