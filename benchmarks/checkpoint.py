@@ -12,7 +12,7 @@ sink that does nothing, and without Seamark, in turns, in one session. The diffe
 medians of Spark's trigger durations is what Seamark adds to the epoch; what it does beside the
 epoch is timed by its own clock.
 
-It needs `pip install 'seamark[bench]'`.
+It needs `pip install 'pyspark-seamark[bench]'`.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def sizes_table(results: Sequence[Measured]) -> Table:
 def plot_file(text: str) -> Path:
     """Return the path of a plot; what it needs is missed now, and not after all is measured."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise argparse.ArgumentTypeError("needs matplotlib: pip install 'seamark[bench]'")
+        raise argparse.ArgumentTypeError("needs matplotlib: pip install 'pyspark-seamark[bench]'")
     return Path(text)
 
 

@@ -13,7 +13,7 @@ checkpoint pages, with the ETags of what it has.
   navigation until fifty rows stand there, by the browser's own clock.
 
 The history is filled up with copies of checkpoints that this very job has made, through the store
-that wrote them. It needs `pip install 'seamark[dev]'` and Debian's chromium.
+that wrote them. It needs `pip install 'pyspark-seamark[dev]'` and Debian's chromium.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ call and the whole savepoint (its own epoch is one, if there were new rows); one
 *written* is a later one than the savepoint's own. An epoch that ran while a copy was made or
 deleted is not counted, nor is one before the first take that is.
 
-It needs `pip install 'seamark[bench]'`.
+It needs `pip install 'pyspark-seamark[bench]'`.
 """
 
 from __future__ import annotations

@@ -52,3 +52,12 @@ def test_the_products_first_name_is_nowhere() -> None:
         subprocess.run([*search, "seamark"], cwd=REPO, text=True, stdout=subprocess.PIPE).stdout
         != ""
     )
+
+
+def test_nobody_is_told_to_install_somebody_elses_package() -> None:
+    """The bare name on PyPI is another program."""
+    bare = r"(pip|uv|pipx|conda) [^\n]*[ '\"]seamark($|[][ '\"`=<>~])|[ '\"`]seamark\[[a-z]"
+    search = ["git", "grep", "--untracked", "-nE", "-e", bare, "--", ":!docs/adr"]
+    assert subprocess.run(search, cwd=REPO, text=True, stdout=subprocess.PIPE).stdout == ""
+    asked = [*search[:5], r"pip install [^\n]*'pyspark-seamark\["]
+    assert subprocess.run(asked, cwd=REPO, stdout=subprocess.PIPE).stdout != b""

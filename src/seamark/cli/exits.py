@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from seamark.cli.visible import VisibleFormatter, echo
-from seamark.model.errors import NO_PYSPARK, DriverUnreachableError, SeamarkError, UserError
+from seamark.model.errors import DriverUnreachableError, SeamarkError, UserError
+from seamark.model.packages import NO_PYSPARK
 
 BROKEN, MISTAKE, UNREACHABLE, NOT_DONE = 1, 2, 3, 4
 

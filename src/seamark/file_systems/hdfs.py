@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from seamark.file_systems.directory import NewFile
 from seamark.file_systems.settings import HadoopSettings
-from seamark.model.errors import MissingDependencyError
+from seamark.model.packages import load_driver
 
 BUFFER_BYTES = 1 << 20
 CALL_DEADLINE_S = 60.0
@@ -183,13 +183,7 @@ class _Reading(io.RawIOBase):
 
 @functools.cache
 def _library() -> Any:
-    try:
-        import hdfs_native
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the HDFS client is not installed; pip install 'seamark[hdfs]'"
-        ) from error
-    return hdfs_native
+    return load_driver("hdfs_native", "the HDFS client is not installed", "hdfs")
 
 
 @functools.lru_cache(maxsize=8)

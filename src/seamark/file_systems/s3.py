@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from seamark.file_systems.directory import NewFile
 from seamark.file_systems.s3_options import S3Options
 from seamark.file_systems.settings import HadoopSettings
-from seamark.model.errors import MissingDependencyError
+from seamark.model.packages import load_driver
 
 PART_BYTES = 8 << 20
 """The size of every part but the last: some stores want equal parts. S3 takes at least 5 MiB."""
@@ -232,13 +232,7 @@ class _S3File(NewFile):
 
 @functools.cache
 def _boto3() -> Any:
-    try:
-        import boto3
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the S3 client is not installed; pip install 'seamark[s3]'"
-        ) from error
-    return boto3
+    return load_driver("boto3", "the S3 client is not installed", "s3")
 
 
 @functools.lru_cache(maxsize=16)

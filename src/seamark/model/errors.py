@@ -10,12 +10,6 @@ from collections.abc import Iterable, Sequence
 
 from seamark.model.findings import Finding
 
-SPARK_REMEDY = "pip install 'seamark[spark]'"
-NO_PYSPARK = (
-    f"PySpark is not installed; {SPARK_REMEDY}, or run the program with the spark-submit of "
-    "Spark 4.0 or later"
-)
-
 
 class SeamarkError(Exception):
     """The root: `except SeamarkError` catches everything Seamark raises on purpose."""

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.model.errors import ConfigurationError, MissingDependencyError, UserError
+from seamark.model.errors import ConfigurationError, UserError
+from seamark.model.packages import load_driver
 from seamark.model.redaction import redact
 from seamark.operations.verify_app import AppUnderTest, DeclaredApp, declared
 from seamark.operations.verify_app import workload as app_workload
@@ -119,9 +120,4 @@ def _run(
 
 def _require_packages() -> None:
     for package in ("psutil", "confluent_kafka"):
-        try:
-            __import__(package)
-        except ImportError as error:
-            raise MissingDependencyError(
-                f"{package} is not installed; pip install 'seamark[verify,kafka]'"
-            ) from error
+        load_driver(package, "seamark verify needs it", "verify,kafka")

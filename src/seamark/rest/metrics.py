@@ -7,7 +7,6 @@ memory.
 
 from __future__ import annotations
 
-import importlib.metadata
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -29,6 +28,7 @@ from seamark.checkpoint.flow_figures import CommitCounts, PartFigures
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.guarantee import SinkWay
 from seamark.model.job_state import JobState
+from seamark.model.packages import installed_version
 from seamark.model.phases import Phases, phases
 from seamark.model.rates import WATERMARK
 from seamark.rest.live_job import LiveJob
@@ -240,7 +240,7 @@ def _of_the_job(job: LiveJob) -> Values:
     run, flow = job.supervisor(), job.flow
     failures = Counter(failed.reason for failed in run.failed_checkpoints)
     return {
-        "job": {"version": importlib.metadata.version("seamark")},
+        "job": {"version": installed_version()},
         "job_state": {
             each.value: float(each is run.state)
             for each in JobState

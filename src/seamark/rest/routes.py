@@ -7,7 +7,6 @@ to a client with the newest version (``If-None-Match``).
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import threading
 from collections import OrderedDict
@@ -22,6 +21,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.job_state import JobState
+from seamark.model.packages import installed_version
 from seamark.rest import models
 from seamark.rest.action_routes import (
     NOT_FOUND,
@@ -122,7 +122,7 @@ def make_app(job: LiveJob, actions: Actions) -> FastAPI:
 
     app = FastAPI(
         title="Seamark",
-        version=importlib.metadata.version("seamark"),
+        version=installed_version(),
         description="One job, in its driver. Names and fields are Flink's REST API's.",
         docs_url=None,  # its pages load scripts from the network
         redoc_url=None,

@@ -34,7 +34,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from seamark.model.errors import NO_PYSPARK, SPARK_REMEDY, MissingDependencyError
+from seamark.model.errors import MissingDependencyError
+from seamark.model.packages import NO_PYSPARK, SPARK_REMEDY
 from seamark.runtime.child_jvm import release, start_jvm
 
 KAFKA_VERSION = "4.3.0"

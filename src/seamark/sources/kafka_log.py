@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.model.errors import MissingDependencyError, OperationFailedError, UserError
+from seamark.model.packages import install_command
 
 ASK_S, TRY_S = 20.0, 4.0
 """The brokers' time limit for one answer, and the time between two looks for a refused login."""
@@ -47,7 +48,7 @@ class KafkaLog:
         except ImportError:
             raise MissingDependencyError(
                 "offsets: confluent-kafka is not installed; get it with: "
-                "pip install 'seamark[kafka]'"
+                f"{install_command('kafka')}"
             ) from None
         self._kafka: Any = confluent_kafka
         self._servers = bootstrap_servers

@@ -20,10 +20,11 @@ from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.file_systems.local import obstacle
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.findings import Finding, FindingCode
+from seamark.model.packages import load_driver
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.servers import denied_or, listed, load_driver, tell
+from seamark.sinks.internal.servers import denied_or, listed, tell
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink

@@ -59,7 +59,7 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
     Each commit's log entry has the application transaction ``seamark:<job id>:<uid>`` with the
     epoch as its version. A job restored from a checkpoint has a new id.
 
-    Raises ConfigurationError. Needs ``pip install 'seamark[delta]'``.
+    Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[delta]'``.
     """
 
     path: str

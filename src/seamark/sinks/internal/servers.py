@@ -3,7 +3,6 @@ away."""
 
 from __future__ import annotations
 
-import importlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +13,6 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from seamark.model.errors import (
     AbortFailedError,
     ConfigurationError,
-    MissingDependencyError,
     PreflightError,
 )
 from seamark.model.findings import Finding, FindingCode, errors
@@ -22,14 +20,6 @@ from seamark.model.findings import Finding, FindingCode, errors
 T = TypeVar("T")
 
 LISTING_DEADLINE_S = 20.0
-
-
-def load_driver(module: str, needs: str, extra: str) -> Any:
-    """Return a driver's module, or raise MissingDependencyError: ``<needs> (…): pip install …``."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingDependencyError(f"{needs} ({error}): pip install 'seamark[{extra}]'") from None
 
 
 def shown(sink: Any, **instead: object) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seamark.model.errors import MissingDependencyError
+from seamark.model.packages import install_command
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import Answer, Description, answer
 from seamark.sinks.kafka.wire import Wire
@@ -231,8 +232,7 @@ class BrokerConnection:
             from kafka.errors import KafkaError
         except ImportError as error:
             raise MissingDependencyError(
-                "the Kafka sink needs confluent-kafka and kafka-python: "
-                "pip install 'seamark[kafka]'"
+                f"the Kafka sink needs confluent-kafka and kafka-python: {install_command('kafka')}"
             ) from error
         admin = None
         try:

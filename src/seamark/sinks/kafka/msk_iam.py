@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.model.packages import install_command
 
 OPTION = "msk.iam"
 """Ours, not librdkafka's: the values of the login module, as ``name=value`` separated by ``;``."""
@@ -45,7 +46,7 @@ def from_java(options: Mapping[str, Any], values: Mapping[str, str], sink: str) 
         )
     if importlib.util.find_spec("aws_msk_iam_sasl_signer") is None:
         raise MissingDependencyError(
-            f"{sink}: MSK's IAM login needs Amazon's signer: pip install 'seamark[msk]'"
+            f"{sink}: MSK's IAM login needs Amazon's signer: {install_command('msk')}"
         )
     login = ";".join(f"{name}={value}" for name, value in values.items())
     return {**options, "sasl.mechanism": "OAUTHBEARER", OPTION: login}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import MissingDependencyError, PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity, errors
+from seamark.model.packages import install_command
 from seamark.sinks.kafka import msk_iam, options
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.prefix_owner import Holder, find_holder, group_of
@@ -147,7 +148,7 @@ def _refused_options(sink: KafkaSink, name: str) -> str:
         import confluent_kafka
     except ImportError as error:
         raise MissingDependencyError(
-            f"{name} needs confluent-kafka and kafka-python: pip install 'seamark[kafka]'"
+            f"{name} needs confluent-kafka and kafka-python: {install_command('kafka')}"
         ) from error
     settings, _ = msk_iam.for_librdkafka(dict(sink.producer_settings(name).settings))
     if sink.exactly_once:

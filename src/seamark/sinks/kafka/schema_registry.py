@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from seamark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
+from seamark.model.packages import install_command
 from seamark.sinks.kafka import options
 from seamark.sinks.kafka.avro_schema import AvroSchema
 
@@ -59,7 +60,7 @@ def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink
     except ImportError as error:
         raise MissingDependencyError(
             f'{sink}: value_format="avro" needs the client of the schema registry on the driver: '
-            "pip install 'seamark[avro]'"
+            f"{install_command('avro')}"
         ) from error
     where = f"the schema registry at {settings['url']}"
     try:

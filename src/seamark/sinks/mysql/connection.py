@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from seamark.model.errors import ConfigurationError
+from seamark.model.packages import load_driver
 from seamark.model.schema import quoted as quoted
-from seamark.sinks.internal.servers import load_driver, split_url, url_options
+from seamark.sinks.internal.servers import split_url, url_options
 
 CONNECT_TIMEOUT_S = 5
 _SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")

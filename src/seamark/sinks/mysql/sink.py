@@ -69,7 +69,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
     needs CREATE, DROP, SELECT, INSERT, UPDATE and DELETE in the database, and on MySQL in xa mode
     XA_RECOVER_ADMIN.
 
-    Raises ConfigurationError. Needs ``pip install 'seamark[mysql]'``.
+    Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[mysql]'``.
     """
 
     url: str

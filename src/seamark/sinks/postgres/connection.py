@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from seamark.model.errors import ConfigurationError
-from seamark.sinks.internal.servers import load_driver
+from seamark.model.packages import load_driver
 
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 10

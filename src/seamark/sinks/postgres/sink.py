@@ -61,7 +61,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     ``timestamp``; string also json, jsonb, uuid or an enum; array of scalars an array; struct, map
     and other arrays jsonb. A string must not hold a NUL character.
 
-    Raises ConfigurationError. Needs ``pip install 'seamark[postgres]'``.
+    Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[postgres]'``.
     """
 
     url: str

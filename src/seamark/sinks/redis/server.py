@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from seamark.model.errors import ConfigurationError, PreCommitError
-from seamark.sinks.internal.servers import load_driver, split_url, url_options
+from seamark.model.packages import load_driver
+from seamark.sinks.internal.servers import split_url, url_options
 from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0

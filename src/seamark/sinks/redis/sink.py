@@ -63,7 +63,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     Text of a column: strings as they are, binary its bytes, numbers and booleans as Spark's CAST
     gives them, dates and timestamps in UTC, arrays, maps and structs as JSON.
 
-    Raises ConfigurationError. Needs ``pip install 'seamark[redis]'``.
+    Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[redis]'``.
     """
 
     url: str

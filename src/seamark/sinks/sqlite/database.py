@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from seamark.model.packages import load_driver
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS, Fate
-from seamark.sinks.internal.servers import load_driver
 from seamark.sinks.internal.staged_files import StagedFile
 
 BUSY_TIMEOUT_MS = 2000

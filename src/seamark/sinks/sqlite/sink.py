@@ -57,7 +57,7 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
     the same database in the same process by Python's ``sqlite3``: two copies of SQLite in one
     process break each other's file locks. Other processes may read at any time.
 
-    Raises ConfigurationError. Needs ``pip install 'seamark[sqlite]'``.
+    Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[sqlite]'``.
     """
 
     path: str

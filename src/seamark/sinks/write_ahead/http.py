@@ -16,9 +16,9 @@ from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
 from seamark.model.findings import Finding, FindingCode
+from seamark.model.packages import load_driver
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, to_json
-from seamark.sinks.internal.servers import load_driver
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 
 if TYPE_CHECKING:

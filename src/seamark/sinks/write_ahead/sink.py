@@ -131,7 +131,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         - 409: tried again if the endpoint is `idempotent`, as it is still working on that key.
         - Anything else: a refusal; it stops the job. Redirects are not followed.
 
-        Raises ConfigurationError. Needs ``pip install 'seamark[http]'``.
+        Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[http]'``.
         """
         from seamark.sinks.write_ahead.http import HttpSink
 

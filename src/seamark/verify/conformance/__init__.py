@@ -2,7 +2,7 @@
 
 Subclass `SinkConformance` in a test file, together with the other classes that fit the system. Give
 it one fixture, `under`, returning a `SinkUnderTest`, and run it with pytest
-(``pip install 'seamark[verify]'``). A job may trust the sink once every test passes.
+(``pip install 'pyspark-seamark[verify]'``). A job may trust the sink once every test passes.
 
 For an idempotent sink, writing by key before the decision, use `IdempotentConformance` with the
 fixture `keyed`, returning a `KeyedSinkUnderTest`. For a `sm.WriteAheadSink` use

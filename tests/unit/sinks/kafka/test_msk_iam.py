@@ -95,7 +95,7 @@ def test_what_only_java_can_do_is_refused(changed: dict[str, Any], says: str) ->
 
 def test_the_signer_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'seamark\[msk\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'pyspark-seamark\[msk\]'"):
         sink()
 
 

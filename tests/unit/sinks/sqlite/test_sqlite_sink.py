@@ -134,7 +134,7 @@ sink.create_committer(SinkContext("j", "j", "s", 1, 5.0)).preflight()
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
-    assert "pip install 'seamark[sqlite]'" in done.stderr
+    assert "pip install 'pyspark-seamark[sqlite]'" in done.stderr
 
 
 # --- rows
