@@ -112,6 +112,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
+_WITH_REST = ("seamark.job", "seamark.streaming")
 _WITH_SPARK = ("seamark.job", "seamark.streaming", "seamark.runtime", "seamark.savepoints")
 
 
@@ -122,6 +123,10 @@ def __getattr__(name: str) -> Any:
         from seamark.runtime.jars import require_pyspark
 
         require_pyspark()
+    if _HOMES[name].startswith(_WITH_REST):
+        from seamark.model.packages import require_driver_packages
+
+        require_driver_packages()
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -1,8 +1,10 @@
-"""A missing or too old PySpark: one clear line, at the first name that needs it."""
+"""A missing or too old PySpark, or a driver without its packages: one clear line, at the first name
+that needs it. Executors need none of a driver's packages."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import seamark
+from seamark.api.settings import tomllib
+from seamark.model.packages import DISTRIBUTION, DRIVER_PACKAGES
 
 SOURCES = str(Path(seamark.__file__).parents[1])
 REFUSE = """
@@ -78,3 +82,38 @@ def test_a_driver_without_pandas_is_told_who_needs_it() -> None:
     done = run(without("pandas") + "import seamark as sm\nsm.Job\n")
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("MissingDependencyError: PySpark's mapInArrow needs pandas")
+
+
+def test_a_driver_without_its_packages_is_one_line() -> None:
+    done = run(without("fastapi", "uvicorn") + "import seamark as sm\nsm.KafkaSink\nsm.Job\n")
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip().splitlines()[-1] == (
+        "MissingDependencyError: a driver and the command line need fastapi, uvicorn: "
+        "pip install 'pyspark-seamark[driver]'"
+    )
+    command = run(without("typer") + "from seamark.__main__ import main\nmain()\n")
+    assert (command.returncode, command.stdout) == (2, "")
+    assert command.stderr == (
+        "seamark: a driver and the command line need typer: pip install 'pyspark-seamark[driver]'\n"
+    )
+
+
+def test_what_an_executor_installs_brings_nothing_of_a_driver() -> None:
+    project = tomllib.loads((Path(SOURCES).parent / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+
+    def packages(requirements: list[str]) -> set[str]:
+        names = set()
+        for each in requirements:
+            name, of = re.match(r"([\w-]+)(?:\[([\w,]+)\])?", each).groups()  # type: ignore[union-attr]
+            if name == DISTRIBUTION:
+                names |= packages([r for extra in of.split(",") for r in extras[extra]])
+            else:
+                names.add(name.replace("-", "_").lower())
+        return names
+
+    assert packages(extras["driver"]) == set(DRIVER_PACKAGES)
+    on_executors = extras.keys() - {"driver", "verify", "all", "demo", "dev"}
+    assert {"kafka", "postgres", "s3"} < on_executors
+    needed = packages([*project["dependencies"], *(r for e in on_executors for r in extras[e])])
+    assert not needed & set(DRIVER_PACKAGES)

@@ -5,6 +5,9 @@ use, so that a job installs only the extras that it has sinks and sources for.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 from seamark.model.errors import MissingDependencyError
@@ -23,6 +26,26 @@ NO_PYSPARK = (
     f"PySpark is not installed; {SPARK_REMEDY}, or run the program with the spark-submit of "
     "Spark 4.0 or later"
 )
+
+
+DRIVER_PACKAGES = ("fastapi", "prometheus_client", "rich", "typer", "uvicorn")
+"""What a driver and the command line need, and no executor: the extra ``driver``."""
+
+
+def require_driver_packages() -> None:
+    """Raise MissingDependencyError unless the extra ``driver`` is installed. Called at the first
+    use of `sm.Job` or `sm.write_stream`, and by the command line."""
+    if missing := [name for name in DRIVER_PACKAGES if spec_of(name) is None]:
+        raise MissingDependencyError(
+            f"a driver and the command line need {', '.join(missing)}: {install_command('driver')}"
+        )
+
+
+def spec_of(package: str) -> ModuleSpec | None:
+    """Return where a package would be imported from; None if it is not installed."""
+    with suppress(ValueError, ModuleNotFoundError):  # a half-imported package has no spec
+        return importlib.util.find_spec(package)
+    return None
 
 
 def installed_version() -> str:

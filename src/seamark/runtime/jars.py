@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import fcntl
 import importlib
-import importlib.util
 import json
 import logging
 import os
@@ -28,14 +27,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from seamark.model.errors import MissingDependencyError
-from seamark.model.packages import NO_PYSPARK, SPARK_REMEDY
+from seamark.model.packages import NO_PYSPARK, SPARK_REMEDY, spec_of
 from seamark.runtime.child_jvm import release, start_jvm
 
 KAFKA_VERSION = "4.3.0"
@@ -122,7 +119,7 @@ def require_pyspark() -> None:
             f"PySpark {version} in {_pyspark_directory()} is too old: Seamark needs 4.0 or later; "
             f"{SPARK_REMEDY}, or submit with a newer Spark"
         )
-    if _spec_of("pandas") is None:
+    if spec_of("pandas") is None:
         raise MissingDependencyError(
             "PySpark's mapInArrow needs pandas in the driver, and it is not installed; "
             "pip install 'pandas>=2.2,<3'"
@@ -327,14 +324,8 @@ def _complete(directory: Path) -> list[Path] | None:
     return None
 
 
-def _spec_of(package: str) -> ModuleSpec | None:
-    with suppress(ValueError, ModuleNotFoundError):  # a half-imported package has no spec
-        return importlib.util.find_spec(package)
-    return None
-
-
 def _pyspark_directory() -> Path:
-    found = _spec_of("pyspark")
+    found = spec_of("pyspark")
     if found is None or not found.origin:
         raise MissingDependencyError(NO_PYSPARK)
     return Path(found.origin).parent
