@@ -82,6 +82,12 @@ def test_names_that_readers_cannot_tell_apart_are_refused(names: tuple[str, str]
         check_columns(tuple(Column(name, "int") for name in names), "a sink")
 
 
+@pytest.mark.parametrize("name", ["a\0b", "_seamark_op", "_Seamark_row"])
+def test_names_that_a_target_would_take_for_others_are_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"a sink: column '.*'.*withColumnRenamed"):
+        check_columns((Column(name, "int"),), "a sink")
+
+
 def test_no_columns_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="no columns"):
         check_columns((), "a sink")

@@ -37,6 +37,11 @@ def check_columns(schema: Schema, sink: str) -> None:
                 "name, or differ in case alone; rename one with withColumnRenamed"
             )
         seen[column.name.lower()] = column.name
+        if "\0" in column.name or column.name.lower().startswith("_seamark"):
+            raise ConfigurationError(
+                f"{sink}: column {column.name!r}: a name with NUL ends there for some targets, and "
+                "'_seamark…' are Seamark's own; rename it with withColumnRenamed"
+            )
         if found := _REFUSED.search(column.type):
             within = "" if found[1] == column.type else f" (within {column.type})"
             raise refused(sink, column, f"{found[1]}{within}")

@@ -111,10 +111,14 @@ def ask_table(target: Target) -> TableFacts:
     if not Path(target.path).exists():
         return TableFacts()
     with connect(target.path) as cursor:
-        # Generated columns are hidden here, and cannot be inserted into.
+        # Generated columns are hidden here, and cannot be inserted into. A row's number, the only
+        # key column of type INTEGER, is filled by itself.
         cursor.execute(
-            'SELECT name, "notnull" AND dflt_value IS NULL AND NOT pk FROM pragma_table_info(?)',
-            (target.table,),
+            'SELECT name, "notnull" AND dflt_value IS NULL AND NOT '
+            "(pk AND upper(type) = 'INTEGER' "
+            "AND 1 = sum(pk > 0) OVER () AND NOT (SELECT wr FROM pragma_table_list(?))) "
+            "FROM pragma_table_info(?)",
+            (target.table, target.table),
         )
         columns = tuple((name, bool(must)) for name, must in cursor.fetchall())
         keyed = not (columns and target.keys) or _has_key(cursor, target.table, target.keys)
@@ -166,6 +170,18 @@ def _has_key(cursor: Any, table: str, keys: Sequence[str]) -> bool:
     return any(
         exact and sorted(names.split("\0")) == wanted for names, exact in cursor.fetchall() if names
     )
+
+
+def row_number(cursor: Any, table: str) -> str:
+    """Return SQL of a row's number; a column may have one of its names, or a table none."""
+    cursor.execute(
+        'SELECT value FROM json_each(\'["rowid", "oid", "_rowid_"]\') WHERE value NOT IN '
+        "(SELECT lower(name) FROM pragma_table_xinfo(?)) "
+        "AND NOT (SELECT wr FROM pragma_table_list(?))",
+        (table, table),
+    )
+    found = cursor.fetchone()
+    return found[0] if found else "row_number() OVER ()"
 
 
 def definition(path: str, table: str) -> list[str]:

@@ -48,32 +48,36 @@ def move(cursor: Any, table: str, rows: pa.Table) -> None:
     if _KEYS not in metadata:
         cursor.adbc_ingest(table, rows, mode="create_append")
         return
-    keys, op = metadata[_KEYS].decode().split(_SEPARATOR), metadata[_OP].decode()
+    keys, op = metadata[_KEYS].decode().split(_SEPARATOR), metadata[_OP].decode() or None
+    # In the stage columns have numbers: a user's `rowid` would hide SQLite's own.
+    staged = {field.name: f"c{number}" for number, field in enumerate(rows.schema)}
     fields = [field for field in rows.schema if field.name != op]
-    names = [quoted(field.name) for field in fields]
-    target, listed, by = f"main.{quoted(table)}", ", ".join(names), ", ".join(map(quoted, keys))
+    target, by = f"main.{quoted(table)}", ", ".join(map(quoted, keys))
     typed = ", ".join(f"{quoted(field.name)} {_type(field.type)}" for field in fields)
     cursor.execute(f"CREATE TABLE IF NOT EXISTS {target} ({typed}, PRIMARY KEY ({by}))")
     # With the target's affinities, by which '1' and '01' can be one key.
-    more = f", CAST(NULL AS TEXT) AS {quoted(op)}" if op else ""
-    cursor.execute(
-        f"CREATE TEMP TABLE _seamark_stage AS SELECT {listed}{more} FROM {target} WHERE 0"
-    )
+    parts = ("CAST(NULL AS TEXT)" if name == op else quoted(name) for name in staged)
+    listed = ", ".join(map("{} AS {}".format, parts, staged.values()))
+    cursor.execute(f"CREATE TEMP TABLE _seamark_stage AS SELECT {listed} FROM {target} WHERE 0")
+    rows = rows.rename_columns(list(staged.values()))
     cursor.adbc_ingest("_seamark_stage", rows, mode="append", temporary=True)
-    kept = ""
-    if op:
+    staged_by, kept = ", ".join(staged[key] for key in keys), ""
+    if op is not None:
         # Also a key with a newer row: the row is then made anew, not changed.
-        deleted = f"{quoted(op)} = '{DELETE}'"
+        deleted = f"{staged[op]} = '{DELETE}'"
         cursor.execute(
-            f"DELETE FROM {target} WHERE ({by}) IN (SELECT {by} FROM {_STAGE} WHERE {deleted})"
+            f"DELETE FROM {target} WHERE ({by}) IN "
+            f"(SELECT {staged_by} FROM {_STAGE} WHERE {deleted})"
         )
         kept = f" AND NOT {deleted}"
-    changed = [name for name in names if name not in set(map(quoted, keys))]
-    change = ", ".join(f"{name} = excluded.{name}" for name in changed)
+    names = [field.name for field in fields]
+    change = ", ".join(f"{quoted(n)} = excluded.{quoted(n)}" for n in names if n not in keys)
+    # The alias: a table may be called `excluded` too.
     cursor.execute(
-        f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {_STAGE} "
-        f"WHERE rowid IN (SELECT max(rowid) FROM {_STAGE} GROUP BY {by}){kept} ORDER BY rowid "
-        f"ON CONFLICT ({by}) DO {f'UPDATE SET {change}' if changed else 'NOTHING'}"
+        f"INSERT INTO {target} AS target ({', '.join(map(quoted, names))}) "
+        f"SELECT {', '.join(staged[name] for name in names)} FROM {_STAGE} WHERE rowid IN "
+        f"(SELECT max(rowid) FROM {_STAGE} GROUP BY {staged_by}){kept} ORDER BY rowid "
+        f"ON CONFLICT ({by}) DO {f'UPDATE SET {change}' if change else 'NOTHING'}"
     )
     cursor.execute(f"DROP TABLE {_STAGE}")
 

@@ -29,9 +29,10 @@ def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
         parts += [f"{name} IS NULL AS n{number}"]
     if asked.epoch_column:
         parts.append(f"CAST(ifnull({quoted(asked.epoch_column)}, -1) AS INTEGER) AS epoch")
-    query = f"SELECT rowid AS place, {', '.join(parts)} FROM {quoted(table)}"
     try:
         with database.connect(path) as cursor:
+            parts.append(f"{database.row_number(cursor, table)} AS place")
+            query = f"SELECT {', '.join(parts)} FROM {quoted(table)}"
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
             cursor.execute(query)
             for batch in cursor.fetch_record_batch():
@@ -39,7 +40,7 @@ def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
                     rows = as_written(_nulls_back(batch, asked.schema), asked.schema)
                     epochs = batch.column("epoch") if asked.epoch_column else None
                     places = batch.column("place").to_numpy()
-                    place = f"table {table}, rowid"
+                    place = f"table {table}, row"
                     yield from by_epoch(rows, epochs, place, places)
     except database.driver_errors() as error:
         raise OperationFailedError(f"{what} cannot be read: {error}") from error

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.schema import Column
@@ -110,3 +111,47 @@ def test_wrong_columns(tmp_path: Path, schema: tuple[Column, ...], match: str) -
     sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"], op="op")
     with pytest.raises(ConfigurationError, match=match):
         sink.select_expressions(schema)
+
+
+NAMES = ["rowid", "ROWID", "oid", "_rowid_", "excluded", "c0", "c1", "v0", "n0", "place", "epoch",
+         "s0", "select", 'a"b', "%s", "?", ":x", "", " a ", "x" * 200]  # fmt: skip
+TABLES = ["", "id INTEGER PRIMARY KEY, {} ", "id INT, {}, UNIQUE (id)",
+          "id INTEGER PRIMARY KEY, {}) WITHOUT ROWID --"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [(n, t) for i, n in enumerate(NAMES) for t in (TABLES if n == "rowid" else [TABLES[i % 4]])],
+)
+@pytest.mark.parametrize("op", ["op", None])
+def test_names_that_mean_something_to_sqlite(
+    tmp_path: Path, name: str, made: str, op: str | None
+) -> None:
+    """A user's `rowid` hides the number by which a stage's rows are in order."""
+    sink = SQLiteSink(tmp_path / "a.db", "excluded", keys=["id"], op=op)
+    if made:
+        sql(sink, f"CREATE TABLE excluded ({made.format(database.quoted(name))})")
+    schema = tuple(Column(n, t) for n, t in (("id", "bigint"), (name, "bigint"), ("op", "string")))
+    schema = schema if op else schema[:2]
+    context = SinkContext("job", "job", "out", 1, 5.0, schema)
+    sink.create_committer(context).preflight()
+    rows = [(1, 9, "insert"), (1, 5, "insert"), (2, None, "insert"), (3, 5, "insert"),
+            (4, 1, "insert"), (4, 0, "delete" if op else "update")]  # fmt: skip
+    ids, values, ops = zip(*rows, strict=True)
+    batch = pa.record_batch([pa.array(v) for v in (ids, values, ops)], ["id", name, "op"])
+    writer = sink.create_writer(WriterContext("job", "out", 1, 0, 0, 0, -1))
+    writer.write(batch if op else batch.drop_columns(["op"]))
+    commit(sink, list(writer.prepare_commit()))
+    right = [(1, 5), (2, None), (3, 5), *([] if op else [(4, 0)])]
+    assert sorted(sql(sink, "SELECT * FROM excluded")) == right
+    asked = ReadBack(context, pa.schema([("id", pa.int64()), (name, pa.int64())]), ())
+    found = [row for part in sink.read_back(asked) for row in part.rows.to_pylist()]
+    assert sorted(found, key=lambda row: row["id"]) == [{"id": i, name: v} for i, v in right]
+
+
+def test_a_key_that_nothing_fills_must_be_given(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "t")
+    sql(sink, "CREATE TABLE t (id INTEGER PRIMARY KEY, text) WITHOUT ROWID")
+    context = SinkContext("job", "job", "out", 1, 5.0, (Column("text", "string"),))
+    with pytest.raises(PreflightError, match="column 'id' is NOT NULL, has no default"):
+        sink.create_committer(context).preflight()
