@@ -111,9 +111,9 @@ def _spooled(setup: Surroundings) -> bool:
 # --- faults of the code around the protocol
 
 
-def _sweep_all(self: Any, epoch: int) -> None:
+def _sweep_all(self: Any, epoch: int) -> bool:
     with self._committing:
-        self._commits.abort_all_lingering(self.generation + 1)
+        return bool(self._commits.sweep(self.generation + 1))
 
 
 def _settled_is_stored(self: Any, epoch: int) -> int:
@@ -122,7 +122,7 @@ def _settled_is_stored(self: Any, epoch: int) -> int:
     return stored
 
 
-def _asked_once(self: Any, call: Any, committables: Any, retry: Any, failure: Any) -> Any:
+def _asked_once(self: Any, call: Any, committables: Any, *_: Any, **__: Any) -> Any:
     return list(call(committables)) if committables else []
 
 

@@ -37,6 +37,7 @@ from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures, TaskRep
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.errors import (
+    AbortFailedError,
     CheckpointExpiredError,
     DecisionVoidError,
     QueryHangsError,
@@ -85,6 +86,8 @@ class Coordinator:
         self._ledger = LedgerWriter(self._store)
         self._committing = threading.Lock()
         self._retried_s = -math.inf
+        self._attempts_left = False
+        """Whether a failed attempt's transactions may be open: they are for the next epoch."""
         self._thread: threading.Thread | None = None
         checkpoint = job.checkpoint
         self.epochs = EpochQueue(checkpoint.max_concurrent_checkpoints, checkpoint.min_pause_s)
@@ -239,8 +242,9 @@ class Coordinator:
         self.last_stored = epoch
         self.channel_state = channel_state
         if retried:
-            self._abort_failed_attempts(epoch)
             self._retried_s = time.monotonic()
+        if retried or self._attempts_left:
+            self._attempts_left = not self._abort_failed_attempts(epoch)
         progress.stored_s = time.monotonic()
         self.epochs.add(progress)
 
@@ -254,12 +258,13 @@ class Coordinator:
         visible.channel_state = sinks.channel_state
         return visible
 
-    def _abort_failed_attempts(self, epoch: int) -> None:
+    def _abort_failed_attempts(self, epoch: int) -> bool:
+        """Return whether none is left."""
         with self._committing:
             keep = self._commits.handles(epoch, self.generation)
             for waiting in list(self.epochs.uncommitted):
                 keep |= self._commits.handles(waiting.epoch, self.generation)
-            self._commits.abort_all_lingering(self.generation + 1, keep)
+            return self._commits.sweep(self.generation + 1, keep)
 
     # --- queries from other threads
 
@@ -400,11 +405,11 @@ class Coordinator:
             )
 
     def _abort_older(self) -> None:
-        procedures.check_fence(self._store, self.generation)
         try:
+            procedures.check_fence(self._store, self.generation)
             with self._committing:
-                self._commits.abort_all_lingering(self.generation)
-        except SeamarkError as error:  # a system is away: nothing depends on this round
+                self._commits.sweep(self.generation)
+        except (AbortFailedError, RecordNotStoredError) as error:  # nothing depends on this round
             log.warning("lingering transactions could not be aborted, will try again: %s", error)
 
     def fail(self, error: BaseException) -> None:

@@ -69,6 +69,10 @@ Stored = tuple[Any, SpoolFile | None]
 """A committable and its spool file, if it has one."""
 
 
+class _CommittedElsewhereError(AbortFailedError):
+    """A transaction that must be aborted was committed by somebody else."""
+
+
 @dataclass(eq=False)
 class SinkCommits:
     """Commits and aborts stored attempts. Used by one thread at a time.
@@ -88,6 +92,8 @@ class SinkCommits:
     )
     _calls: CallThread | None = field(default=None, init=False)
     _hanging: set[str] = field(default_factory=set, init=False)
+    _said: dict[str, str] = field(default_factory=dict, init=False)
+    """By sink: the error raised instead of its last answer."""
     give_up_at: float = field(default=math.inf, init=False)
     """From this monotonic time on, a RETRY is not repeated: the run is being ended."""
 
@@ -158,7 +164,10 @@ class SinkCommits:
 
         def ask(open_: Sequence[Any]) -> Sequence[CommitOutcome]:
             answers = self._call(
-                uid, "commit", lambda: attached.committer.commit(open_), CommitFailedError
+                uid,
+                "commit",
+                lambda: self._asked(uid, attached.committer.commit, open_, CommitOutcome.RETRY),
+                CommitFailedError,
             )
             counts.retried += list(answers).count(CommitOutcome.RETRY)
             return answers
@@ -169,8 +178,9 @@ class SinkCommits:
             CommitOutcome.RETRY,
             lambda open_: CommitFailedError(
                 f"sink {uid!r}: epoch {epoch} is decided, but {len(open_)} of its transactions "
-                f"({_some(open_)}) could not be committed within {self.deadline_s:g} s; the epoch "
-                "stays decided: start the job again when the system answers, and it is committed"
+                f"({_some(open_)}) could not be committed within {self.deadline_s:g} s"
+                f"{self._why(uid)}; the epoch stays decided: start the job again when the system "
+                "answers, and it is committed"
             ),
         )
         counts.committed += outcomes.count(CommitOutcome.COMMITTED)
@@ -230,9 +240,15 @@ class SinkCommits:
         self.counts[uid].aborted += len(stored)
 
     def abort_lingering(
-        self, uid: str, below_generation: int, keep: Collection[str] = frozenset()
+        self,
+        uid: str,
+        below_generation: int,
+        keep: Collection[str] = frozenset(),
+        *,
+        once: bool = False,
     ) -> None:
-        """Abort the transactions left open by older generations, except the handles in `keep`."""
+        """Abort the transactions left open by older generations, except the handles in `keep`.
+        `once`: ask once."""
         attached = self._attached[uid]
         left = [
             found.committable
@@ -242,7 +258,7 @@ class SinkCommits:
         if left:
             log.info("sink %s: aborting %d lingering transactions: %s", uid, len(left), _some(left))
             early = self.job.visible_before_decision  # a frozen driver may wake up and commit
-            self._abort(attached, left, "lingering", committed_is_right=early)
+            self._abort(attached, left, "lingering", committed_is_right=early, once=once)
             self.counts[uid].lingering_aborted += len(left)
 
     def abort_all_lingering(
@@ -251,6 +267,20 @@ class SinkCommits:
         """Do `abort_lingering` at every sink."""
         for uid in self.uids:
             self.abort_lingering(uid, below_generation, keep)
+
+    def sweep(self, below_generation: int, keep: Collection[str] = frozenset()) -> bool:
+        """Try `abort_lingering` once at every sink; return whether nothing is left. Only readers
+        wait for these transactions, no epoch does: a system that is away is a warning."""
+        failed = False
+        for uid in self.uids:
+            try:
+                self.abort_lingering(uid, below_generation, keep, once=True)
+            except _CommittedElsewhereError:
+                raise
+            except AbortFailedError as error:
+                failed = True
+                log.warning("lingering transactions stay for now: %s", error)
+        return not failed
 
     # --- single transactions, for an operator
 
@@ -326,7 +356,8 @@ class SinkCommits:
             self._calls = None
 
     def _call(self, uid: str, what: str, call: Callable[[], R], error: type[SeamarkError]) -> R:
-        """Make one call to a committer; raise `error` at the deadline."""
+        """Make one call to a committer; raise `error` at the deadline, and for what it raises
+        itself, except Seamark's own errors."""
         begun = time.monotonic()
         if uid not in self._hanging:
             self._calls = self._calls or CallThread("seamark-sink-calls")
@@ -337,34 +368,62 @@ class SinkCommits:
             except CallHangsError:
                 self._hanging.add(uid)
                 self._calls = None  # left behind
+            except SeamarkError:
+                raise
+            except Exception as cause:
+                raise error(f"sink {uid!r}: {what}: {type(cause).__name__}: {cause}") from cause
         raise error(
             f"sink {uid!r}: {what} has not returned within {self.deadline_s:g} s, or within "
             f"{LAST_CALL_S:g} s of the job's end: its system hangs. Nothing decided is lost: start "
             "the job again when the system answers"
         )
 
+    def _asked(
+        self, uid: str, call: Callable[[Sequence[Any]], Sequence[O]], asked: Sequence[Any], retry: O
+    ) -> Sequence[O]:
+        """Ask a committer. The last catch: whatever it raises, unless on purpose, proves nothing
+        of these transactions."""
+        try:
+            answers = call(asked)
+        except SeamarkError:
+            raise
+        except Exception as error:
+            if self._said.get(uid) != (said := f"{type(error).__name__}: {error}"):
+                self._said[uid] = said
+                log.warning("sink %s does not answer, and is asked again: %s", uid, said)
+            return [retry] * len(asked)
+        self._said.pop(uid, None)
+        return answers
+
+    def _why(self, uid: str) -> str:
+        return f" ({self._said[uid]})" if uid in self._said else ""
+
     def _abort(
         self, attached: AttachedSink, committables: Sequence[Any], what: str,
-        *, committed_is_right: bool = False,
+        *, committed_is_right: bool = False, once: bool = False,
     ) -> None:  # fmt: skip
-        uid = attached.uid
+        uid, within = attached.uid, "yet" if once else f"within {self.deadline_s:g} s"
         outcomes = self._until_proved(
             lambda open_: self._call(
-                uid, "abort", lambda: attached.committer.abort(open_), AbortFailedError
+                uid,
+                "abort",
+                lambda: self._asked(uid, attached.committer.abort, open_, AbortOutcome.RETRY),
+                AbortFailedError,
             ),
             committables,
             AbortOutcome.RETRY,
             lambda open_: AbortFailedError(
                 f"sink {uid!r}: {len(open_)} transactions of {what} ({_some(open_)}) could not be "
-                f"proved aborted within {self.deadline_s:g} s; nothing is written before they "
-                "are. Start the job again when the system answers"
+                f"proved aborted {within}{self._why(uid)}; no start of the job writes anything "
+                "before they are. Start it when the system answers"
             ),
+            once=once,
         )
         found = [
             c for c, o in zip(committables, outcomes, strict=True) if o is AbortOutcome.COMMITTED
         ]
         if found and not committed_is_right:
-            raise AbortFailedError(
+            raise _CommittedElsewhereError(
                 f"sink {uid!r}: transactions of {what} that must be aborted ({_some(found)}) are "
                 "committed already, and not by a driver of this job: something else ended them. "
                 "Their rows are visible and would be written again; find out who committed them"
@@ -392,6 +451,8 @@ class SinkCommits:
         committables: Sequence[Any],
         retry: O,
         failure: Callable[[list[Any]], Exception],
+        *,
+        once: bool = False,
     ) -> list[O]:
         outcomes: list[O] = [retry] * len(committables)
         deadline = time.monotonic() + self.deadline_s
@@ -402,7 +463,7 @@ class SinkCommits:
                 outcomes[i] = outcome
             still = [committables[i] for i in open_ if outcomes[i] is retry]
             if still:
-                if time.monotonic() > min(deadline, self.give_up_at):
+                if once or time.monotonic() > min(deadline, self.give_up_at):
                     raise failure(still)
                 time.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)

@@ -7,6 +7,7 @@ has one of its own. Nothing is simulated.
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -66,6 +67,29 @@ def test_flushed_rows_survive_the_death_of_writer_and_broker_and_wait_for_a_comm
         own_kafka.restart(1)
         assert set(kit.until_proved(committer.commit, [committable])) <= DONE
     assert kit.visible(servers, name) == list(range(1000))
+
+
+def test_a_broker_that_accepts_and_never_answers_is_asked_again(own_kafka: LocalKafka) -> None:
+    """The coordinator is known, and its line open; then a driver that has no line yet."""
+    servers = own_kafka.bootstrap_servers
+    job, name = kit.new_job(), create(servers, "orders")
+    sink = kit.sink_on(servers, name)
+    kept, dropped = (kit.prepare(sink, kit.attempt(job, epoch=e), range(10)) for e in range(2))
+    with kit.committing(sink, kit.driver(job), preflight=True) as first:
+        assert len(list(first.list_lingering())) == 2
+        with kit.committing(sink, kit.driver(job)) as second:
+            own_kafka.pause(1)
+            try:
+                threads = threading.active_count()
+                for committer in (first, second, second):
+                    assert committer.commit([kept, kept]) == [CommitOutcome.RETRY] * 2
+                    assert committer.abort([dropped]) == [AbortOutcome.RETRY]
+                assert threading.active_count() <= threads, "a thread stays of each try"
+            finally:
+                own_kafka.resume(1)
+            assert set(kit.until_proved(second.commit, [kept])) <= DONE
+            assert kit.until_proved(first.abort, [dropped]) == [AbortOutcome.ABORTED]
+    assert kit.visible(servers, name) == list(range(10))
 
 
 def test_a_broker_killed_while_a_task_writes_costs_nothing_but_time(own_kafka: LocalKafka) -> None:

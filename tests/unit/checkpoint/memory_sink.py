@@ -29,13 +29,15 @@ class Transaction:
 @dataclass
 class MemorySink(TwoPhaseCommitSink[Transaction]):
     """`open` holds flushed transactions, `visible` committed ones; `answers` come first. The call
-    named in `hangs` returns when `released` is set."""
+    named in `hangs` returns when `released` is set; those named in `raises` raise that error."""
 
     open: dict[str, Transaction] = field(default_factory=dict)
     visible: list[str] = field(default_factory=list)
     answers: list[CommitOutcome] = field(default_factory=list)
     closed: int = 0
     hangs: str = ""
+    raises: dict[str, Exception] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
     way: SinkWay = SinkWay.TWO_PHASE_COMMIT
 
@@ -65,6 +67,9 @@ class MemorySink(TwoPhaseCommitSink[Transaction]):
         return Transaction(handle, int(generation))
 
     def _perhaps_hang(self, call: str) -> None:
+        self.calls.append(call)
+        if call in self.raises:
+            raise self.raises[call]
         if call == self.hangs:
             self.released.wait()
 

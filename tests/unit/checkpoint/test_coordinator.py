@@ -459,6 +459,85 @@ def test_a_commit_that_cannot_be_done_in_time_stays_decided(world: World) -> Non
     assert world.sinks["orders"].visible == ["0.1"]
 
 
+class OwnError(Exception):
+    """An error that only the sink's driver knows."""
+
+
+@pytest.mark.parametrize("error", [OSError(28, "full"), OwnError("503"), RuntimeError("closed")])
+def test_whatever_a_commit_raises_it_is_asked_again(world: World, error: Exception) -> None:
+    sink = world.sinks["orders"]
+    driver = world.driver()
+    sink.raises["commit"] = error
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: sink.calls.count("commit") > 2)
+    assert driver.failure is None
+    del sink.raises["commit"]
+    until(lambda: driver.last_committed == 0)
+    assert sink.visible == ["0.1"]
+
+
+def test_at_the_deadline_of_a_commit_its_last_error_is_named(world: World) -> None:
+    world.sinks["orders"].raises["commit"] = OwnError("too many connections")
+    driver = world.driver(commit_deadline_s=0.2)
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.failure is not None)
+    with pytest.raises(CommitFailedError, match="OwnError: too many connections"):
+        driver.finish()
+    del world.sinks["orders"].raises["commit"]
+    assert world.driver().last_committed == 0
+
+
+def test_a_start_whose_sink_raises_says_so_in_one_line(world: World) -> None:
+    world.sinks["orders"].raises["preflight"] = OwnError("no route")
+    with pytest.raises(PreflightError, match="sink 'orders': preflight: OwnError: no route"):
+        world.driver()
+
+
+@pytest.mark.parametrize("call", ["list_lingering", "abort"])
+def test_a_sweep_that_fails_ends_no_job_and_comes_again(
+    world: World, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seamark.checkpoint.coordinator.LINGERING_CHECK_S", 0.0)
+    sink = world.sinks["orders"]
+    world.driver()
+    driver = world.driver()
+    sink.flush("woke-up", 1)
+    sink.raises[call] = OSError("the store is away")
+    for epoch in range(3):
+        world.epoch(driver, epoch)
+        world.decide(epoch)
+        until(lambda epoch=epoch: driver.last_committed == epoch)  # type: ignore[misc]
+    assert driver.failure is None
+    assert "woke-up" in sink.open
+    del sink.raises[call]
+    world.epoch(driver, 3)
+    world.decide(3)
+    until(lambda: "woke-up" not in sink.open)
+    assert driver.failure is None
+
+
+@pytest.mark.parametrize("call", ["list_lingering", "abort"])
+def test_a_dead_attempt_that_cannot_be_aborted_now_is_aborted_with_the_next_epoch(
+    world: World, call: str
+) -> None:
+    sink = world.sinks["orders"]
+    driver = world.driver()
+    sink.flush("0.dead", 1)
+    sink.raises[call] = OSError("the store is away")
+    world.epoch(driver, 0, retried=True)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    assert "0.dead" in sink.open
+    del sink.raises[call]
+    world.epoch(driver, 1)
+    assert "0.dead" not in sink.open
+    world.decide(1)
+    until(lambda: driver.last_committed == 1)
+    assert sink.visible == ["0.1", "1.1"]
+
+
 def test_a_dead_attempts_transaction_is_aborted_when_a_task_was_retried(world: World) -> None:
     driver = world.driver()
     sink = world.sinks["orders"]

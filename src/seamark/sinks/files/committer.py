@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,24 +52,30 @@ class FileCommitter:
         return self._each(self._pending.discard, committables, AbortOutcome.RETRY)
 
     def list_lingering(self) -> Iterator[Lingering[PendingFile]]:
-        """Yield every pending file of this job and sink."""
-        for found in self._pending.list(self._context.job_id, self._context.sink_uid):
-            yield Lingering(found, found.generation)
+        """Yield every pending file of this job and sink. Raises AbortFailedError if the store does
+        not answer."""
+        with self._answering("its pending files cannot be listed"):
+            for found in self._pending.list(self._context.job_id, self._context.sink_uid):
+                yield Lingering(found, found.generation)
 
     def describe_open(self, committables: Sequence[PendingFile]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. No pending file times out."""
-        try:
+        with self._answering("the age of its pending files is not told"):
             return list(map(OpenFacts, self._pending.since(committables)))
-        except OSError as error:
-            raise AbortFailedError(
-                f"{self._name}: the age of its pending files is not told: {error}. Ask again when "
-                "the store answers"
-            ) from error
 
     def close(self) -> None:
         """End the threads."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @contextlib.contextmanager
+    def _answering(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise AbortFailedError(
+                f"{self._name}: {what}: {error}. Ask again when the store answers"
+            ) from error
 
     def _each(
         self, end: Callable[[PendingFile], O], files: Sequence[PendingFile], retry: O

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seamark.model.errors import MissingDependencyError
-from seamark.model.packages import install_command
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import Answer, Description, answer
-from seamark.sinks.kafka.wire import Wire
+from seamark.sinks.kafka.wire import Wire, open_admin
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 4.0
-OPEN_TIMEOUT_S = 4.0
 _AT_ONCE = 500
 _UNKNOWN_ID = 105
 
@@ -227,30 +226,23 @@ class BrokerConnection:
         return Wire(self.admin())
 
     def _open(self) -> Any:
-        try:
-            from kafka.admin import KafkaAdminClient
-            from kafka.errors import KafkaError
-        except ImportError as error:
-            raise MissingDependencyError(
-                f"the Kafka sink needs confluent-kafka and kafka-python: {install_command('kafka')}"
-            ) from error
         admin = None
         try:
             if provider := self._settings.get("sasl_oauth_token_provider"):
                 provider.token()  # else a refused login would look like a silent broker
-            admin = KafkaAdminClient(
-                **self._settings,
-                client_id="seamark-committer",
-                request_timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
-                bootstrap_timeout_ms=int(OPEN_TIMEOUT_S * 1000),
+            admin = open_admin(
+                {**self._settings, "client_id": "seamark-committer"},
+                request_timeout_s=REQUEST_TIMEOUT_S,
                 reconnect_backoff_max_ms=500,
                 max_in_flight_requests_per_connection=_AT_ONCE + 100,
             )
             features = admin.describe_features()
-        except (KafkaError, OSError) as error:
+        except MissingDependencyError:
+            raise
+        except Exception as error:  # the token's endpoint has errors of its own
             if admin is not None:
                 admin.close()
-            raise UnreachableError(f"{type(error).__name__}: {error}") from error
+            raise _unreachable(error) from error
         # Version 5 fences the writer by raising the epoch; transaction.version 2 allows it.
         finalized = features.get("transaction.version", {}).get("finalized", (0, 0))
         self._end_version = 5 if finalized[1] >= 2 else 4
@@ -273,47 +265,56 @@ class BrokerConnection:
         return {i: self._coordinators[i] for i in ids if i in self._coordinators}
 
     def _send(self, requests: Sequence[tuple[Any, int | None]]) -> list[Any]:
-        """Send all requests; return each one's response, or UnreachableError, in order."""
-        from kafka.errors import KafkaError
+        """Send all requests; return each one's response, or UnreachableError, in order.
 
-        wire = self.wire()
+        All answers have one deadline: a silent broker costs no other broker's answer.
+        """
 
         async def send() -> list[Any]:
+            deadline = time.monotonic() + REQUEST_TIMEOUT_S
             results: list[Any] = []
             for start in range(0, len(requests), _AT_ONCE):
-                some = requests[start : start + _AT_ONCE]
-                futures: list[Awaitable[Any] | None] = []
-                for request, node in some:
+                sent: list[Any] = []
+                for request, node in requests[start : start + _AT_ONCE]:
                     try:
-                        futures.append(
-                            None if node is None
-                            else wire.send(request, node, REQUEST_TIMEOUT_S)
-                        )  # fmt: skip
-                    except (KafkaError, OSError) as error:
-                        futures.append(_failed(error))
-                for future in futures:
-                    if future is None:
-                        results.append(UnreachableError("no coordinator is known"))
-                        continue
+                        if node is None:
+                            raise UnreachableError("no coordinator is known")
+                        sent.append(wire.send(request, node, REQUEST_TIMEOUT_S))
+                    except Exception as error:
+                        sent.append(_unreachable(error))
+                for said in sent:
                     try:
-                        results.append(await wire.wait(future, REQUEST_TIMEOUT_S))
-                    except (KafkaError, OSError) as error:
-                        results.append(UnreachableError(f"{type(error).__name__}: {error}"))
+                        if isinstance(said, UnreachableError):
+                            raise said
+                        left_s = max(deadline - time.monotonic(), 0.0)
+                        results.append(await wire.wait(said, left_s))
+                    except Exception as error:
+                        results.append(_unreachable(error))
             return results
 
-        results: list[Any] = self._bounded(send)
+        try:
+            wire = self.wire()
+            results: list[Any] = self._bounded(send)
+        except UnreachableError as error:
+            return [error] * len(requests)
         if any(isinstance(result, UnreachableError) for result in results):
             self.close()
         return results
 
     def _bounded(self, coroutine: Callable[[], Awaitable[T]]) -> T:
-        from kafka.errors import KafkaError
-
+        wire = self.wire()
         try:
-            return self.wire().run(coroutine, REQUEST_TIMEOUT_S + 0.5)
-        except (KafkaError, OSError, RuntimeError) as error:
+            return wire.run(coroutine, REQUEST_TIMEOUT_S + 0.5)
+        # Whatever the client raises, a half answer's errors too, nothing is known.
+        except Exception as error:
             self.close()
-            raise UnreachableError(f"{type(error).__name__}: {error}") from error
+            raise _unreachable(error) from error
+
+
+def _unreachable(error: Exception) -> UnreachableError:
+    if isinstance(error, UnreachableError):
+        return error
+    return UnreachableError(f"{type(error).__name__}: {error}")
 
 
 def _describe_requests(ids: Sequence[str], nodes: Mapping[str, int]) -> list[tuple[Any, int]]:
@@ -354,9 +355,3 @@ def _descriptions(ids: Sequence[str], answers: Sequence[Any]) -> dict[str, Descr
                     f"DescribeTransactions answers {state.error_code}"
                 )
     return {i: result.get(i, failure) for i in ids}
-
-
-def _failed(error: Exception) -> Any:
-    from kafka.future import Future
-
-    return Future().failure(error)

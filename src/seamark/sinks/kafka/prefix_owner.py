@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.sinks.kafka.transactional_id import capped
-from seamark.sinks.kafka.wire import Wire
+from seamark.sinks.kafka.wire import Wire, open_admin
 
 _log = logging.getLogger(__name__)
 
@@ -164,12 +164,7 @@ class PrefixOwner:
             self._thread.join(timeout=2)
 
     def _open(self, timeout_s: float = 5) -> Any:
-        from kafka.admin import KafkaAdminClient
-
-        timeout_ms = int(timeout_s * 1000)
-        return KafkaAdminClient(
-            **self._settings, request_timeout_ms=timeout_ms, bootstrap_timeout_ms=timeout_ms
-        )
+        return open_admin(self._settings, request_timeout_s=timeout_s)
 
     def _refuse_others(self, sink: str) -> None:
         if (holder := _other_holder(self._clients(), self._job_id)) is not None:

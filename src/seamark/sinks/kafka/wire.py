@@ -11,7 +11,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from seamark.model.packages import load_driver
+
 T = TypeVar("T")
+
+
+def open_admin(settings: Mapping[str, Any], *, request_timeout_s: float, **more: Any) -> Any:
+    """Return a connected ``KafkaAdminClient``, which waits `request_timeout_s` for any answer, also
+    for the first. Raises KafkaError."""
+    needs = "the Kafka sink needs confluent-kafka and kafka-python"
+    kind = load_driver("kafka.admin", needs, "kafka").KafkaAdminClient
+    timeout_ms = int(request_timeout_s * 1000)
+    given = {**settings, **more, "request_timeout_ms": timeout_ms}
+    admin = kind.__new__(kind)
+    try:
+        admin.__init__(**given, bootstrap_timeout_ms=timeout_ms)
+    except BaseException:
+        if hasattr(admin, "_net"):  # its thread would stay, one more at each try
+            admin._closed = False
+            admin.close()
+        raise
+    return admin
 
 
 class Wire:
