@@ -81,8 +81,8 @@ class CheckpointConfig(Given):
     max_in_flight_bytes: with `unaligned`, the bytes of channel state above which sources take
         nothing new: a number, or text such as ``"256MB"``.
     state_backend: ``"hashmap"`` or ``"rocksdb"``; a job with state keeps its first one.
-    changelog: rocksdb only: a checkpoint uploads the changes of its epoch, and the whole state only
-        every `changelog_snapshot_interval` epochs.
+    changelog: a checkpoint uploads the changes of its epoch, and the whole state only every
+        `changelog_snapshot_interval` epochs. So does ``"hashmap"`` always.
     changelog_snapshot_interval: epochs between two uploads of the whole state if `changelog` is on.
     checkpoints_after_tasks_finish: whether a job takes a final checkpoint after its sources end,
         with the changes of their last rows.
@@ -150,11 +150,6 @@ class CheckpointConfig(Given):
         yes_or_no(self.unaligned, prefix + "unaligned")
         yes_or_no(self.changelog, prefix + "changelog")
         yes_or_no(self.checkpoints_after_tasks_finish, prefix + "checkpoints_after_tasks_finish")
-        if self.changelog and self.state_backend is not StateBackend.ROCKSDB:
-            raise ConfigurationError(
-                f"{prefix}changelog is True with state_backend 'hashmap', which writes the changes "
-                "of each epoch anyway; give state_backend='rocksdb', or leave changelog out"
-            )
         if self.unaligned and self.mode is CheckpointMode.AT_MOST_ONCE:
             raise ConfigurationError(
                 f"{prefix}unaligned is True with mode 'at-most-once': an epoch skipped after a "

@@ -33,6 +33,7 @@ P2, P3, P4, P5 = (
 Q1, Q2, Q3 = (np.uint32(number) for number in (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D))
 _NULL = P5
 _STRIPE = 16
+_RUN = 2**18
 _MASK = 2**64 - 1
 _SYMBOLS = (
     "_ZN5arrow7compute9Hashing3210HashVarLenElbjPKjPKhPjS6_",
@@ -127,7 +128,8 @@ def _hashes(values: pa.Array) -> Any:
         return _of_decimals(values)
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        return _of_lists(value_hashes(values.flatten()), lengths)
+        elements = values.flatten()
+        return _of_lists(lambda *run: value_hashes(elements.slice(*run)), lengths)
     if is_.is_map(kind):
         return _of_maps(values)
     if is_.is_struct(kind):
@@ -181,27 +183,32 @@ def _of_decimals(values: pa.Array) -> Any:
     return avalanche(avalanche(words[:, 0] ^ P5) + words[:, 1] * P4 + np.uint64(kind.scale))
 
 
-def _of_lists(hashes: Any, lengths: Any) -> Any:
-    """Return the lists' hashes from those of all their values, in order."""
+def _of_lists(hashes_of: Callable[[int, int], Any], lengths: Any) -> Any:
+    """Return the lists' hashes; `hashes_of` returns those of a run of all their values, in order,
+    from its start and length. Values can be as small as a bit, so a run of them at a time."""
     counts = lengths.astype(np.int64)
     ends = np.cumsum(counts)
-    places = np.arange(len(hashes)) - np.repeat(ends - counts, counts) + 1
-    mixed = avalanche(hashes + places.astype(np.uint64) * P2)
-    running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))
-    total = running[ends] - running[ends - counts]
+    starts, total = ends - counts, np.zeros(len(counts), np.uint64)
+    for start in range(0, int(counts.sum()), _RUN):
+        hashes = hashes_of(start, _RUN)
+        firsts, lasts = (np.clip(place - start, 0, len(hashes)) for place in (starts, ends))
+        places = np.arange(start + 1, start + 1 + len(hashes)) - np.repeat(starts, lasts - firsts)
+        mixed = avalanche(hashes + places.astype(np.uint64) * P2)
+        running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))
+        total += running[lasts] - running[firsts]
     return avalanche(total + counts.astype(np.uint64) * P3 + P4)
 
 
 def _of_maps(maps: pa.Array) -> Any:
-    starts = maps.offsets.to_numpy()
-    lengths = np.diff(starts)
-    start, end = int(starts[0]), int(starts[-1])
-    parts = [part.slice(start, end - start) for part in (maps.keys, maps.items)]
-    entries = _of_structs(["key", "value"], parts, end - start)
-    if maps.null_count:  # a null may have entries below it
-        valid = maps.is_valid().to_numpy(zero_copy_only=False)
-        entries, lengths = entries[np.repeat(valid, lengths)], np.where(valid, lengths, 0)
-    return _of_lists(entries, lengths)
+    # A null may have entries below it: they count for its own hash alone, and that is replaced.
+    offsets = maps.offsets.to_numpy()
+    entries = [part[offsets[0] : offsets[-1]] for part in (maps.keys, maps.items)]
+
+    def hashes_of(start: int, count: int) -> Any:
+        run = [part.slice(start, count) for part in entries]
+        return _of_structs(["key", "value"], run, len(run[0]))
+
+    return _of_lists(hashes_of, np.diff(offsets))
 
 
 def _of_structs(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Any:
@@ -286,8 +293,9 @@ def _native() -> _BytesHash | None:
 def numpy_bytes_hash(offsets: Any, data: Any, out: Any) -> None:
     """Hash the bytes between any two successive offsets into `out`, stripe by stripe."""
     lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
-    starts = offsets[:-1].astype(np.int64)
-    padded = np.concatenate((data, np.zeros(_STRIPE, np.uint8)))
+    starts = offsets[:-1].astype(np.int64) - offsets[0]
+    # `data` may be that of a whole batch, and the offsets those of a slice.
+    padded = np.concatenate((data[offsets[0] : offsets[-1]], np.zeros(_STRIPE, np.uint8)))
     words = np.ndarray((len(padded) - 3,), "<u4", buffer=padded, strides=(1,))
     lanes = [np.full(len(out), number) for number in _LANES]
     stripes = np.maximum(-(-lengths // _STRIPE), 1)

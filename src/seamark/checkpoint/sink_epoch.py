@@ -21,6 +21,8 @@ from seamark.contracts.read_back import DELETE, AccountableWriter, Targets, Upse
 
 _SMALL_ROWS = 256
 _HELD_ROWS = 4096
+_HELD_BYTES = 32 * 2**20
+"""Of the buffers that held batches keep alive: a slice keeps those of its whole batch."""
 MOST_KEYED_ROWS = 100_000
 """The most rows of an epoch in an upserting sink whose keys the ledger keeps, at 16 bytes a row."""
 DELETED = np.uint64(0)
@@ -114,7 +116,7 @@ class Tally:
         self._writer = writer if isinstance(writer, AccountableWriter) else None
         self._upserts = upserts
         self._held: list[tuple[pa.RecordBatch, Targets | None]] = []
-        self._held_rows = 0
+        self._held_rows = self._held_bytes = 0
         self._keyed_rows = 0
         self._keyed: list[tuple[Any, Any]] = []
         self._targets: dict[str, RowSums] = {}
@@ -132,7 +134,8 @@ class Tally:
             return
         self._held.append((rows, targets))
         self._held_rows += rows.num_rows
-        if self._held_rows >= _HELD_ROWS:
+        self._held_bytes += rows.get_total_buffer_size()
+        if self._held_rows >= _HELD_ROWS or self._held_bytes >= _HELD_BYTES:
             self._count_held()
 
     def close(self) -> Mapping[str, RowSums]:
@@ -151,7 +154,7 @@ class Tally:
         return np.stack([keys[chosen], rows[chosen]], axis=1).astype("<u8").tobytes()
 
     def _count_held(self) -> None:
-        held, self._held, self._held_rows = self._held, [], 0
+        held, self._held, self._held_rows, self._held_bytes = self._held, [], 0, 0
         if not held:
             return
         (whole,) = pa.Table.from_batches([rows for rows, _ in held]).combine_chunks().to_batches()

@@ -46,7 +46,10 @@ WATERMARKS = "seamark.keyed.watermarks"
 """Spark's local property with each operator's watermark in the epoch before, as JSON by uid."""
 IN_FLIGHT = "_seamark_in_flight"
 """The map state of a key's chunks."""
-CHUNK_ROWS = 2000
+CHUNK_ROWS, CHUNK_BYTES = 2000, 4 * 2**20
+"""The most rows of a chunk, and about its most bytes: both are in memory when it is made or read.
+"""
+_FIRST_CHUNK_ROWS, _GROWTH = 16, 4
 LEAST_S = 0.25
 """How long a task may process after its first row, even past the deadline: a cold start takes
 seconds, and an epoch must not consist of nothing else."""
@@ -254,6 +257,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._function.open(_Handle(handle, self._values))
         self._told = InFlight()
         self._processed = self._turns = 0
+        self._chunk_rows = min(_FIRST_CHUNK_ROWS, CHUNK_ROWS)
         self._row, self._result = Row(*self._input), Row(*self._output)
         task = TaskContext.get()
         self._in_task = task is not None
@@ -382,7 +386,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def _store(self, rows: Iterator[Any], cut: _Cut | None = None) -> None:
         """Store rows as chunks of the current key; the rest of a chunk that is cut goes just
         before the chunk's turn: the key's earlier chunks are gone."""
-        while chunk := list(islice(rows, CHUNK_ROWS)):
+        while chunk := list(islice(rows, self._chunk_rows)):
             if cut is None:
                 number = _FIRST_TURN + (self._epoch << _CHUNK_BITS)
                 turn, due_ms = number + 2 ** (_CHUNK_BITS - 1) + self._turns, self._due_before_ms
@@ -394,6 +398,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
                 turn, due_ms = cut.turn - 1, cut.due_ms
                 self._count_waiting(turn)  # Spark's iterator began before it
             packed = self._pack(chunk)
+            fitting = len(chunk) * CHUNK_BYTES // len(packed)
+            self._chunk_rows = max(1, min(fitting, _GROWTH * self._chunk_rows, CHUNK_ROWS))
             self._in_flight.updateValue((turn,), (due_ms, packed))
             self._handle.registerTimer(turn)
             self._told.stored_rows += len(chunk)

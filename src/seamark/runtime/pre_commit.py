@@ -15,6 +15,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from seamark.checkpoint.sink_epoch import Tally
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.contracts.dead_letters import RefusedRow, SelectiveSink, without
 from seamark.contracts.read_back import UpsertingSink
+from seamark.contracts.record_batches import in_parts
 from seamark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings
 from seamark.model import failpoints
@@ -220,10 +222,12 @@ class _Attempt:
         return self._overflow.finish() if self._overflow is not None else ()
 
     def _split(self, batch: pa.RecordBatch) -> None:
-        for uid, part in self._layout.split(batch):
+        # Here, so that nothing further on has copies of a whole batch of Spark's: 64 MB by default.
+        for uid, rows in chain.from_iterable(map(self._layout.split, in_parts(batch))):
             process = self._processes.get(uid)
-            for rows in process.for_sink(part) if process and part.num_rows else (part,):
-                self.write(uid, rows)
+            made = process.for_sink(rows) if process and rows.num_rows else (rows,)
+            for part in chain.from_iterable(map(in_parts, made)):
+                self.write(uid, part)
 
     def write(self, uid: str, rows: pa.RecordBatch) -> None:
         """Write to one sink; write refused rows to its dead-letter sink."""

@@ -4,6 +4,7 @@ statistics are compared with the bytes on disk."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -21,10 +22,14 @@ from seamark.runtime.state_backend import PROVIDER
 
 KEYS = 20_000
 BACKENDS = {
-    "hashmap": {"state_backend": "hashmap"},
+    "hashmap": {"state_backend": "hashmap", "changelog": True},  # it always has one
     "rocksdb": {"state_backend": "rocksdb"},
     "changelog": {"state_backend": "rocksdb", "changelog": True},
 }
+
+
+COPIES = {"rocksdb": (".changelog", ".zip"), "hashmap": (".delta", ".snapshot")}
+"""By backend, the files with an epoch's changes, and those with the whole state."""
 
 
 @pytest.fixture(scope="module")
@@ -168,11 +173,11 @@ def test_another_backend_is_refused_and_the_changelog_may_be_switched(
 
 def runs_with_two_intervals(world: Path) -> None:
     """In a process of its own: the state's maintenance belongs to the JVM."""
-    for interval in (2, 50):
+    for backend, interval in itertools.product(COPIES, (1, 50)):
         job = sums(
             world,
-            f"every-{interval}",
-            state_backend="rocksdb",
+            f"{backend}-every-{interval}",
+            state_backend=backend,
             changelog=True,
             changelog_snapshot_interval=interval,
         )
@@ -187,9 +192,10 @@ def test_the_whole_state_is_uploaded_at_the_snapshot_interval(world: Path) -> No
     subprocess.run(
         [sys.executable, "-c", run, str(world)], env=environment, check=True, timeout=300
     )
-    assert on_disk(world, "every-2", ".zip") > 0
-    assert on_disk(world, "every-50", ".zip") == 0
-    for name in ("every-2", "every-50"):
-        shown = sums(world, name).checkpoints().history
-        uploaded = sum(totals(c).checkpointed_size for c in shown)
-        assert uploaded == on_disk(world, name, ".changelog"), "the copies are no part of an epoch"
+    for backend, (changes, copy) in COPIES.items():
+        assert on_disk(world, f"{backend}-every-1", copy) > 0
+        assert on_disk(world, f"{backend}-every-50", copy) == 0
+        for name in (f"{backend}-every-1", f"{backend}-every-50"):
+            shown = sums(world, name).checkpoints().history
+            uploaded = sum(totals(c).checkpointed_size for c in shown)
+            assert uploaded == on_disk(world, name, changes), "the copies are no part of an epoch"

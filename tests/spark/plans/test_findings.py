@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 import seamark as sm
+from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.sources.fields import RandomInt
 from tests.threads import RunningJob
@@ -161,3 +162,39 @@ def test_a_second_job_on_a_running_jobs_target_is_warned(tmp_path: Path) -> None
     )
     first.end()
     assert found(second, "SK002") == []
+
+
+class HastySink(sm.FileSink):
+    """A user's own, for a system that gives up a file after a minute."""
+
+    def check_transaction_scope(self, context: sm.SinkContext) -> None:
+        if context.checkpoint_interval_s > 60:
+            raise ConfigurationError(
+                f"the archive drops a file after 60 s, and the interval is "
+                f"{context.checkpoint_interval_s:g} s; lower it below 60 s"
+            )
+
+
+def test_a_sink_of_ones_own_refuses_the_jobs_settings(tmp_path: Path) -> None:
+    def job(interval: str) -> sm.Job:
+        config = sm.CheckpointConfig(storage=str(tmp_path / "store"), interval=interval)
+        made = sm.Job(f"every-{interval}", config)
+        rows = made.source(
+            sm.DatagenSource(rows_per_second=9, number_of_rows=9, fields=FIELDS), uid="in"
+        )
+        made.sink(rows, HastySink(str(tmp_path / "out"), format="json"), "archive")
+        return made
+
+    slow = job("5min")
+    (refusal,) = found(slow, "SK004")
+    told = "the archive drops a file after 60 s, and the interval is 300 s"
+    assert (refusal.subject, refusal.found) == ("sink `archive`", told)
+    assert refusal.remedy == "lower it below 60 s"
+    assert f"SK004 sink `archive`: {told}" in str(slow.report())
+    with pytest.raises(ConfigurationError, match=told):
+        slow.run()
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").rglob("*.json"))
+    quick = job("1s")
+    assert found(quick, "SK004") == []
+    quick.run()
+    assert list((tmp_path / "out").rglob("*.json"))

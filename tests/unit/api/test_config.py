@@ -111,11 +111,6 @@ def test_a_refusal_names_setting_value_and_what_is_allowed(
     assert allowed in message
 
 
-def test_a_changelog_is_for_rocksdb() -> None:
-    with pytest.raises(ConfigurationError, match="changelog is True with state_backend 'hashmap'"):
-        sm.CheckpointConfig(storage="/s", changelog=True)
-
-
 def test_unaligned_is_not_for_at_most_once() -> None:
     with pytest.raises(ConfigurationError, match="unaligned is True with mode 'at-most-once'"):
         sm.CheckpointConfig(storage="/s", unaligned=True, mode="at-most-once")

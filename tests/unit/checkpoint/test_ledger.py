@@ -158,3 +158,17 @@ def test_each_target_has_sums_of_its_own(size: int) -> None:
     hashes = row_hashes(rows(0, 900).select(["key"]))
     assert tally.close() == {f"t/{p}": sums(hashes[p::3]) for p in range(3)}
     assert sink_epoch._SMALL_ROWS < 300
+
+
+@pytest.mark.parametrize("cut", ["whole batches", "slices"])
+def test_rows_of_any_size_are_held_up_to_a_bound_in_bytes(cut: str) -> None:
+    tally, text, hashes = Tally(object()), "x" * 2**20, []
+    before, most = pa.total_allocated_bytes(), 0
+    for number in range(40):
+        batch = pa.record_batch({"n": [number] * 10, "text": [text] * 10})
+        batch = batch if cut == "whole batches" else batch.slice(3, 1)  # keeps all ten in memory
+        hashes.append(row_hashes(batch))
+        tally.add(batch)
+        most = max(most, pa.total_allocated_bytes() - before)
+    assert most < 100 * 2**20
+    assert tally.close() == {"": sums(np.concatenate(hashes))}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import random
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -132,6 +133,36 @@ def test_a_value_has_the_hash_of_the_format(name: str) -> None:
     assert value_hashes(column).tolist() == expected
     assert value_hashes(column[1:]).tolist() == expected[1:], "a slice"
     assert value_hashes(column[:0]).tolist() == []
+
+
+@pytest.mark.parametrize("name", ["list", "nested", "map"])
+def test_long_lists_are_hashed_a_run_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, kind = VALUES[name]
+    column = pa.array([*values, *(3 * value for value in values if value)], kind)
+    expected = [by_the_book(value) for value in column.to_pylist()]
+    for run in range(1, 8):
+        monkeypatch.setattr(row_hash, "_RUN", run)
+        assert value_hashes(column).tolist() == expected
+        assert value_hashes(column[2:]).tolist() == expected[2:], "a slice"
+
+
+def test_lists_of_bits_take_no_memory_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = pa.array([[True] * 5_000_000])
+    tracemalloc.start()
+    value_hashes(column)
+    assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    tracemalloc.stop()
+
+
+def test_entries_below_a_null_map_count_for_nothing() -> None:
+    whole = pa.array([[("a", 1)], [("b", 2)], [("c", 3)]], pa.map_(pa.string(), pa.int64()))
+    valid, offsets = pa.py_buffer(b"\x05"), whole.buffers()[1]
+    entries = pa.StructArray.from_arrays(
+        [whole.keys, whole.items], fields=[whole.type.key_field, whole.type.item_field]
+    )
+    column = pa.Array.from_buffers(whole.type, 3, [valid, offsets], children=[entries])
+    assert column.to_pylist() == [[("a", 1)], None, [("c", 3)]]
+    assert value_hashes(column).tolist() == [by_the_book(value) for value in column.to_pylist()]
 
 
 @pytest.mark.usefixtures("function")

@@ -222,6 +222,26 @@ def test_rows_of_other_columns_are_refused(patch: pytest.MonkeyPatch) -> None:
         partition.run([], budget=1)
 
 
+def test_chunks_are_bounded_in_bytes(patch: pytest.MonkeyPatch) -> None:
+    """So a task holds no 2,000 rows of any size."""
+    patch.setattr(keyed_operator, "CHUNK_ROWS", 2000)
+    patch.setattr(keyed_operator, "CHUNK_BYTES", 2**14)
+    lengths, pack = [], KeyedOperator._pack
+
+    def noted(self: KeyedOperator, rows: list[Any]) -> bytes:
+        lengths.append(len(rows))
+        return pack(self, rows)
+
+    patch.setattr(KeyedOperator, "_pack", noted)
+    partition = Partition(patch, event_time=False)
+    long, short = "a" * 2**12, "b"
+    partition.run(input_rows([(long, 0)] * 50 + [(short, 0)] * 2000, 0, 0), budget=1)
+    assert lengths[:3] == [16, 3, 3], "first nothing is known of the rows"
+    assert max(lengths) > 300, "small rows have large chunks"
+    found = [v for _, _, v, *_ in partition.run([], math.inf)]
+    assert found == list(range(1, 2050))
+
+
 def test_what_is_unknown_after_a_restart_stays_at_the_watermark() -> None:
     held = Held()
     assert held.after(7, InFlight(waiting={5: 2}), 100) == 100

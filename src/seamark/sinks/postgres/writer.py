@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.record_batches import in_parts
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
@@ -59,25 +60,24 @@ class CopyWriter:
         """
         if batch.num_rows == 0:
             return
-        if batch.nbytes > copy_format.LARGEST_BYTES and batch.num_rows > 1:
-            middle = batch.num_rows // 2
-            self.write(batch.slice(0, middle))
-            self.write(batch.slice(middle))
-            return
         with self._errors():
             if self._connection is None:
                 self._start(batch.schema.names)
-            try:
-                sent = copy_format.rows(batch, [column.type for column in self._columns])
-            except (ValueError, pa.ArrowInvalid) as error:
-                raise WriteRefusedError(f"{self._name}: {self._server.said(error)}") from error
-            with within(self._connection, WRITE_TIMEOUT_S):
-                if self._copying is None:
-                    self._copying = self._connection.cursor().copy(self._copy_statement)
-                    self._copy = self._copying.__enter__()
-                    self._copy.write(copy_format.HEADER)
-                self._copy.write(sent)
+            for part in in_parts(batch, copy_format.LARGEST_BYTES):
+                self._send(part)
         self._taken(batch.num_rows)
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        try:
+            sent = copy_format.rows(batch, [column.type for column in self._columns])
+        except (ValueError, pa.ArrowInvalid) as error:
+            raise WriteRefusedError(f"{self._name}: {self._server.said(error)}") from error
+        with within(self._connection, WRITE_TIMEOUT_S):
+            if self._copying is None:
+                self._copying = self._connection.cursor().copy(self._copy_statement)
+                self._copy = self._copying.__enter__()
+                self._copy.write(copy_format.HEADER)
+            self._copy.write(sent)
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
         """See `SelectiveWriter`."""

@@ -1,0 +1,208 @@
+"""What a task holds: the peak of its Python worker, for each sink and size of rows.
+
+    python -m benchmarks.memory [--mb 600] [--sizes 1000,300000,10000000] [--only postgres]
+
+One task writes MB megabytes of rows (a number, a random text of the size) in one epoch. "plain" is
+Spark's own `mapInArrow` that passes the same rows on. Each run has a Python worker of its own; its
+peak is the kernel's (`VmHWM` in /proc), so none is missed. Dead letters: every fourth row is
+refused, and goes to JSON files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
+
+import seamark as sm
+from seamark.dev.kafka import LocalKafka
+from seamark.runtime.session import spark_session
+
+RUN = "SEAMARK_MEMORY_RUN"
+LARGEST = 2**24
+KAFKA = {"message.max.bytes": str(LARGEST), "replica.fetch.max.bytes": str(LARGEST)}
+BAD = "CHECK (id % 4 <> 3)"
+SCHEMA = "id BIGINT"
+
+Rows = Callable[[DataFrame], DataFrame]
+Run = Callable[[SparkSession, Path, Rows], None]
+
+
+def new_worker(spark: SparkSession) -> str:
+    """Have the next query start a Python worker of its own, and return its mark."""
+    mark = uuid.uuid4().hex
+    spark.sparkContext.environment[RUN] = mark
+    return mark
+
+
+def peak_bytes(mark: str) -> int:
+    """Return the highest memory that a Python process of this mark has had."""
+    found = 0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error, FileNotFoundError):
+            if process.environ().get(RUN) == mark:
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                found = max(found, int(status.split("VmHWM:")[1].split()[0]) * 1024)
+    return found
+
+
+def passed_on(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def plain(spark: SparkSession, directory: Path, rows: Rows) -> None:
+    frame = rows(spark.read.schema(SCHEMA).json(str(directory / "in")))
+    frame.mapInArrow(passed_on, frame.schema).write.format("noop").mode("append").save()
+
+
+def into(
+    sink: Callable[[Path], Any], spark: SparkSession, directory: Path, rows: Rows, *,
+    letters: bool = False, **checkpoint: Any,
+) -> None:  # fmt: skip
+    config = sm.CheckpointConfig(storage=f"file://{directory}/store", **checkpoint)
+    job = sm.Job(f"memory-{uuid.uuid4().hex[:8]}", config)
+    source = sm.FileSource(str(directory / "in"), "json", SCHEMA, ending="latest")
+    frame = rows(job.source(source, uid="in"))
+    to = {"on_bad_row": "dead_letter", "dead_letters": sm.FileSink(directory / "bad", "json")}
+    job.sink(frame, sink(directory), uid="out", **(to if letters else {}))  # type: ignore[arg-type]
+    job.run()
+
+
+def runs(only: str, stack: contextlib.ExitStack) -> dict[str, Run]:
+    """Return the chosen runs by name; starts the servers that they need."""
+    found: dict[str, Run] = {"plain mapInArrow": plain}
+
+    def add(name: str, sink: Callable[[Path], Any], **how: Any) -> None:
+        if only in name:
+            found[name] = partial(into, sink, **how)
+
+    def late(name: str) -> bool:
+        return any(only in f"{name}{more}" for more in ("", ", spool", ", dead letters", " upsert"))
+
+    for kind in ("parquet", "json", "csv"):
+        add(f"FileSink {kind}", lambda at, kind=kind: sm.FileSink(at / "out", kind))
+    add("FileSink parquet, unaligned", lambda at: sm.FileSink(at / "out"),
+        unaligned=True, aligned_timeout=0)  # fmt: skip
+    add("SQLiteSink", lambda at: sm.SQLiteSink(at / "out.db", "big"))
+    add("DeltaSink", lambda at: sm.DeltaSink(at / "out", create_table=True))
+    add("WriteAheadSink", lambda at: sm.WriteAheadSink.foreach_batch(nothing))
+    if late("KafkaSink"):
+        kafka = stack.enter_context(LocalKafka(overrides=KAFKA))
+        for letters in (False, True):
+            add("KafkaSink" + ", dead letters" * letters, partial(to_kafka, kafka), letters=letters)
+    if late("PostgresSink"):
+        postgres = stack.enter_context(PostgresServer({"max_wal_size": "4GB"}))
+        add("PostgresSink", partial(to_postgres, postgres))
+        add("PostgresSink, spool", partial(to_postgres, postgres, spool=True))
+        add("PostgresSink, dead letters", partial(to_postgres, postgres, check=BAD), letters=True)
+    if late("MySQLSink"):
+        mysql = stack.enter_context(MariaDBServer({"max_allowed_packet": "64M"}))
+        add("MySQLSink", partial(to_mysql, mysql))
+        add("MySQLSink, spool", partial(to_mysql, mysql, spool=True))
+        add("MySQLSink, dead letters", partial(to_mysql, mysql, check=BAD), letters=True)
+    if late("RedisSink"):
+        redis = stack.enter_context(RedisServer())
+        for mode in ("upsert", "staged"):
+            add(f"RedisSink {mode}", partial(to_redis, redis, mode))
+    return found
+
+
+def nothing(frame: DataFrame, token: object) -> None: ...
+
+
+def to_kafka(server: LocalKafka, at: Path) -> sm.KafkaSink:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    topic = f"big-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    made = admin.create_topics([NewTopic(topic, 1, 1, config={"max.message.bytes": str(LARGEST)})])
+    made[topic].result()
+    options = {"message.max.bytes": LARGEST}
+    return sm.KafkaSink(server.bootstrap_servers, topic, transactional_id_prefix=topic,
+                        producer_options=options)  # fmt: skip
+
+
+def to_postgres(
+    server: PostgresServer, at: Path, *, check: str = "", spool: bool = False
+) -> sm.PostgresSink:
+    server.execute("DROP TABLE IF EXISTS big")
+    server.execute(f"CREATE TABLE big (id bigint {check}, text text)")
+    return sm.PostgresSink(server.url(), "big", spool=spool)
+
+
+def to_mysql(
+    server: MariaDBServer, at: Path, *, check: str = "", spool: bool = False
+) -> sm.MySQLSink:
+    server.execute("DROP TABLE IF EXISTS big")
+    server.execute(f"CREATE TABLE big (id BIGINT {check}, text LONGTEXT)")
+    return sm.MySQLSink(server.url(), "big", spool=spool)
+
+
+def to_redis(server: RedisServer, mode: Any, at: Path) -> sm.RedisSink:
+    server.client().flushall()
+    return sm.RedisSink(server.url(), key="id", value="text", mode=mode)
+
+
+def with_text(size: int, name: str, frame: DataFrame) -> DataFrame:
+    """Return the rows of a run; those for dead letters of Kafka are too large by far."""
+    text = f"randstr({size}, 7)"
+    if name == "KafkaSink, dead letters":
+        text = f"repeat({text}, if(id % 4 = 3, {LARGEST // size + 1}, 1))"
+    if name.startswith("KafkaSink"):
+        return frame.selectExpr("CAST(id AS STRING) AS key", f"{text} AS value")
+    if name.startswith("RedisSink"):  # few keys: Redis holds all of them in memory
+        return frame.selectExpr("CAST(id % 16 AS STRING) AS id", f"{text} AS text")
+    return frame.selectExpr("id", f"{text} AS text")
+
+
+def measure(spark: SparkSession, name: str, run: Run, size: int, total: int) -> int:
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        (directory / "in").mkdir()
+        ids = range(total // size)
+        (directory / "in" / "ids.json").write_text("".join(f'{{"id":{id_}}}\n' for id_ in ids))
+        mark = new_worker(spark)
+        run(spark, directory, partial(with_text, size, name))
+        return peak_bytes(mark)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--mb", type=int, default=600, help="the rows of the epoch, in megabytes")
+    parser.add_argument("--sizes", default="1000,300000,10000000", help="bytes of a row")
+    parser.add_argument("--only", default="", help="a part of the runs' names")
+    arguments = parser.parse_args()
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[1] --driver-memory 3g pyspark-shell"
+    spark = spark_session("memory")
+    shown = Table(title=f"Peak of a Python worker, MB; {arguments.mb} MB in one task")
+    for column in ("", *(f"{size:,} bytes" for size in sizes)):
+        shown.add_column(column, justify="right" if column else "left")
+    console = Console(width=120)
+    with contextlib.ExitStack() as stack:
+        for name, run in runs(arguments.only, stack).items():
+            peaks = [measure(spark, name, run, size, arguments.mb * 1_000_000) for size in sizes]
+            shown.add_row(name, *(f"{peak / 1e6:,.0f}" for peak in peaks))
+            console.print(name, *(f"{peak / 1e6:,.0f}" for peak in peaks))
+    console.print(shown)
+
+
+if __name__ == "__main__":
+    main()
