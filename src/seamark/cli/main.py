@@ -6,51 +6,24 @@ Slow imports stand inside the commands, so `--help` and shell completion are qui
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from seamark.cli import auditing, changing, offsets, reading, running, savepoints, transactions
+from seamark.cli import (
+    auditing,
+    changing,
+    developing,
+    offsets,
+    reading,
+    running,
+    savepoints,
+    transactions,
+)
 from seamark.cli import verify as verification
 from seamark.cli.exits import EPILOG, Commands
 from seamark.cli.reading import dashboard
 from seamark.model.packages import installed_version
-
-if TYPE_CHECKING:
-    from seamark.dev.kafka import LocalKafka
-
-dev = typer.Typer(help="Real servers on this machine, for development.", no_args_is_help=True)
-
-
-@dev.command("kafka")
-def dev_kafka(
-    brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False,
-            help="Keep the data (and the ports) here for the next time; default: keep nothing.",
-        ),
-    ] = None,
-) -> None:
-    """Start Kafka on 127.0.0.1, print its bootstrap address, and stop it at Ctrl-C.
-
-    The first start fetches the brokers' jars from Maven (45 MB). Only the address goes to stdout.
-    """
-    import logging
-
-    from seamark.dev.kafka import run_local_kafka
-
-    logging.basicConfig(level=logging.INFO, format="%(message)s")  # downloads and their places
-    run_local_kafka(brokers, directory, _announce)
-
-
-def _announce(kafka: LocalKafka) -> None:
-    typer.echo(f"Kafka: {kafka.brokers} broker(s), data in {kafka.directory}", err=True)
-    typer.echo("bootstrap servers (Ctrl-C stops them):", err=True)
-    typer.echo(kafka.bootstrap_servers)
-
 
 app = typer.Typer(
     name="seamark",
@@ -103,7 +76,8 @@ app.command(
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
 app.command("verify", rich_help_panel="Develop")(verification.verify)
-app.add_typer(dev, name="dev", rich_help_panel="Develop")
+app.add_typer(developing.dev, name="dev", rich_help_panel="Develop")
+app.add_typer(developing.topic, name="topic", rich_help_panel="Develop")
 
 if __name__ == "__main__":
     app()

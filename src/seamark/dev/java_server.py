@@ -12,14 +12,17 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.runtime.child_jvm import release, start_jvm
 
 S = TypeVar("S", bound="LocalServers")
+T = TypeVar("T")
 
 START_TIMEOUT_S = 90
 
@@ -27,6 +30,32 @@ START_TIMEOUT_S = 90
 # server there could be given the server's own port, connect to itself, and so keep the server
 # from coming back.
 _PORTS = range(20_000, 32_000)
+
+
+def serve_until_interrupted(
+    server: AbstractContextManager[T], check: Callable[[T], None], announce: Callable[[T], None]
+) -> None:
+    """Start a server, call `announce` once it answers, and wait for Ctrl-C, SIGTERM or a closed
+    terminal; `check` raises the error of one that has ended by itself.
+
+    Called from the main thread of a process that does nothing else: it takes over the signals. When
+    it returns or raises, the server has ended.
+    """
+    # SIGINT too: a shell that starts us in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        with server as started:
+            announce(started)
+            while True:
+                time.sleep(0.5)
+                check(started)
+    except KeyboardInterrupt:
+        pass  # the way to end it
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 class LocalServers(ABC):
@@ -143,16 +172,38 @@ class JavaServer:
         return "\n".join([f"its log ({self.log}) ends:", *lines])
 
 
+def require_free(ports: Sequence[int], what: str) -> None:
+    """Raise ConfigurationError for the first of these loopback ports that cannot be listened on."""
+    for port in ports:
+        if not 0 < port < 65536:
+            raise ConfigurationError(f"{what}: port is {port}; give one from 1 to 65535")
+        try:
+            _listen(port)
+        except PermissionError:
+            raise ConfigurationError(
+                f"{what}: only root may listen on port {port}; give one from 1024 on"
+            ) from None
+        except OSError:
+            raise ConfigurationError(
+                f"{what}: port {port} is taken; end the program that listens on it (ss -ltnp names "
+                "it), or give another --port"
+            ) from None
+
+
+def _listen(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
+
+
 def free_ports(count: int) -> list[int]:
     """Return `count` loopback ports without a listener now."""
     ports: list[int] = []
     for port in random.sample(_PORTS, 1000):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        try:
+            _listen(port)
+        except OSError:
+            continue
         ports.append(port)
         if len(ports) == count:
             return ports

@@ -9,7 +9,7 @@ only. Invariants:
   `restart` look like a machine that died and came back.
 - `start`, `restart` and `resume` return when the broker itself answers a client's question.
 
-`seamark dev kafka` (`run_local_kafka`) and the tests' fixtures build on this.
+`seamark dev kafka` and the tests' fixtures build on this.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
-from seamark.dev.java_server import JavaServer, LocalServers, free_ports
+from seamark.dev.java_server import JavaServer, LocalServers, free_ports, require_free
 from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
 from seamark.runtime.jars import find_java, kafka_broker_jars
@@ -46,6 +46,9 @@ class LocalKafka(LocalServers):
     - `advertised`: the ports told to clients of a listener instead of its own, of a proxy in front
       of each broker: ``{"PROXIED": [23456]}``.
 
+    - `port`: of the first broker; the next ones have the next ports. None: those of the directory,
+      or free ones.
+
     Node numbers go from 1 to `brokers`.
 
     Raises `ConfigurationError` for another number of brokers, or a directory of such a cluster.
@@ -58,6 +61,7 @@ class LocalKafka(LocalServers):
         overrides: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
         advertised: Mapping[str, Sequence[int]] | None = None,
+        port: int | None = None,
     ) -> None:
         if brokers not in (1, 3):
             raise ConfigurationError(f"LocalKafka: brokers is {brokers!r}; give 1 or 3")
@@ -67,6 +71,7 @@ class LocalKafka(LocalServers):
         self._listeners = dict(listeners or {})
         self._advertised = dict(advertised or {})
         self._ports: list[int] = []
+        self._port = port
         self._temporary = directory is None
         self.directory = Path(directory or tempfile.mkdtemp(prefix="seamark-kafka-")).absolute()
         """The place of the cluster's data and each broker's log (`node-<i>/broker.log`)."""
@@ -94,8 +99,11 @@ class LocalKafka(LocalServers):
         without Java, the jars or the Kafka client.
         """
         _admin_client_class()  # before the servers, or its absence would look like theirs
+        if self._port is not None:  # before the jars, whose download takes its time
+            require_free(range(self._port, self._port + self.brokers), "Kafka")
         java, jars = find_java(), kafka_broker_jars()
         cluster_id, self._ports = self._identity()
+        require_free(self._ports, "Kafka")
         controllers = ",".join(f"{i}@127.0.0.1:{self._ports_of(i)[1]}" for i in self._numbers())
         for i in self._numbers():
             port = self._ports_of(i)[0]
@@ -182,14 +190,19 @@ class LocalKafka(LocalServers):
             # Kafka's own form of an id: 16 bytes in URL-safe Base64, which must not begin with "-".
             cluster_id = "T" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             self.directory.mkdir(parents=True, exist_ok=True)
-            record = {"cluster_id": cluster_id, "ports": free_ports(self._per_node * self.brokers)}
-            path.write_text(json.dumps(record))
-        record = json.loads(path.read_text())
+            record: dict[str, Any] = {"cluster_id": cluster_id}
+            record["ports"] = free_ports(self._per_node * self.brokers)
+        else:
+            record = json.loads(path.read_text())
         if len(record["ports"]) != self._per_node * self.brokers:
             raise ConfigurationError(
                 f"{self.directory} holds a cluster of {len(record['ports']) // self._per_node} "
                 f"brokers, not {self.brokers}; ask for as many, or name another directory"
             )
+        if self._port is not None:
+            for number in range(self.brokers):
+                record["ports"][number * self._per_node] = self._port + number
+        path.write_text(json.dumps(record))
         return record["cluster_id"], record["ports"]
 
     @property
@@ -288,31 +301,3 @@ class _Node(JavaServer):
 def _admin_client_class() -> type:
     library = load_driver("confluent_kafka.admin", "the Kafka client is not installed", "kafka")
     return library.AdminClient  # type: ignore[no-any-return]
-
-
-def run_local_kafka(
-    brokers: int, directory: Path | None, announce: Callable[[LocalKafka], None]
-) -> None:
-    """Start `brokers` brokers, call `announce` once they answer, and wait for Ctrl-C or SIGTERM.
-
-    Called from the main thread of a process that does nothing else: it takes over both signals.
-    With `directory` None no data are kept. When it returns or raises, every broker has ended.
-
-    Raises the errors of `LocalKafka.start` if the brokers cannot be started, and those of
-    `LocalKafka.check` if a broker ends by itself.
-    """
-    # SIGINT too: a shell that starts us in the background has it ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
-    try:
-        with LocalKafka(brokers, directory) as kafka:
-            announce(kafka)
-            while True:
-                time.sleep(0.5)
-                kafka.check()
-    except KeyboardInterrupt:
-        pass  # the way to end it
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

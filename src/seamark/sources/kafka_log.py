@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.model.errors import MissingDependencyError, OperationFailedError, UserError
-from seamark.model.packages import install_command
+from seamark.model.errors import OperationFailedError, UserError
+from seamark.model.packages import load_driver
 
 ASK_S, TRY_S = 20.0, 4.0
 """The brokers' time limit for one answer, and the time between two looks for a refused login."""
@@ -39,19 +39,19 @@ class KafkaLog:
     ``isolation.level`` is ``read_committed`` unless given.
 
     Raises UserError for options refused by librdkafka. Every method raises OperationFailedError if
-    no broker answers within 20 seconds, or a broker refuses.
+    no broker answers within `patience_s`, or a broker refuses; it ends with `remedy`.
     """
 
-    def __init__(self, bootstrap_servers: str, options: Mapping[str, str] | None = None) -> None:
-        try:
-            import confluent_kafka
-        except ImportError:
-            raise MissingDependencyError(
-                "offsets: confluent-kafka is not installed; get it with: "
-                f"{install_command('kafka')}"
-            ) from None
-        self._kafka: Any = confluent_kafka
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        options: Mapping[str, str] | None = None,
+        patience_s: float = ASK_S,
+        remedy: str = "look at --bootstrap-servers and --command-config",
+    ) -> None:
+        self._kafka = load_driver("confluent_kafka", "the Kafka client is not installed", "kafka")
         self._servers = bootstrap_servers
+        self._patience_s, self._remedy = patience_s, remedy
         settings = {
             "isolation.level": "read_committed",
             **(options or {}),
@@ -64,8 +64,8 @@ class KafkaLog:
         }
         self._refusal = ""
         try:
-            self._consumer = confluent_kafka.Consumer(settings)
-        except confluent_kafka.KafkaException as error:
+            self._consumer = self._kafka.Consumer(settings)
+        except self._kafka.KafkaException as error:
             raise UserError(f"Kafka at {bootstrap_servers}: {error.args[0].str()}") from None
 
     def partitions(self, topic: str) -> list[int]:
@@ -118,12 +118,25 @@ class KafkaLog:
             )
         return found
 
+    def follow(self, starts: Mapping[Partition, int]) -> Iterator[Any]:
+        """Yield the messages of these partitions from these offsets on, without an end; None now
+        and then while there is none."""
+        self._consumer.assign(
+            [self._kafka.TopicPartition(t, p, offset) for (t, p), offset in starts.items()]
+        )
+        while True:
+            message = self._consumer.poll(0.2)
+            if message is None or message.error() is None:
+                yield message
+            elif message.error().code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise OperationFailedError(f"Kafka at {self._servers}: {message.error().str()}")
+
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
 
     def _ask(self, question: Callable[..., Any], about: Any) -> Any:
-        deadline_s = time.monotonic() + ASK_S
+        deadline_s = time.monotonic() + self._patience_s
         while True:
             try:
                 return question(about, timeout=TRY_S)
@@ -134,8 +147,8 @@ class KafkaLog:
                 if why.code() in silent and not self._refusal and time.monotonic() < deadline_s:
                     continue
                 raise OperationFailedError(
-                    f"Kafka at {self._servers} does not answer: {self._refusal or why.str()}; look "
-                    "at --bootstrap-servers and --command-config"
+                    f"Kafka at {self._servers} does not answer: {self._refusal or why.str()}; "
+                    f"{self._remedy}"
                 ) from None
 
     def _note(self, error: Any) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seamark.dev.topics import make_topics
 from seamark.protocol.points import Point
 from seamark.verify import jobs
 from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS
@@ -72,14 +73,8 @@ def numbered_by(name: str) -> Numbering:
 
 
 def create_topics(servers: str, *names: str) -> None:
-    """Create topics of PARTITIONS partitions, where they are missing, with the brokers' own default
-    of replicas."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    missing = [NewTopic(n, PARTITIONS, -1) for n in {*names} - {*admin.list_topics().topics}]
-    for future in (admin.create_topics(missing) if missing else {}).values():
-        future.result(30)
+    """Create topics of PARTITIONS partitions, where they are missing."""
+    make_topics(servers, dict.fromkeys(names), partitions=PARTITIONS)
 
 
 def _options(systems: Systems, **more: Any) -> str:

@@ -1,0 +1,198 @@
+"""`seamark dev` and `seamark topic`: real servers on this machine, and topics for trials."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seamark.cli.options import text
+from seamark.cli.terminal import say
+from seamark.cli.visible import echo
+from seamark.model.errors import UserError
+
+if TYPE_CHECKING:
+    from seamark.dev.kafka import LocalKafka
+    from seamark.dev.postgres import PostgresServer
+
+dev = typer.Typer(help="Real servers on this machine, for development.", no_args_is_help=True)
+topic = typer.Typer(help="Topics for trials: make, fill and follow them.", no_args_is_help=True)
+
+
+class IsolationLevel(str, Enum):
+    """Kafka's, of a consumer."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+_Port = Annotated[int | None, text("N", "Its port on 127.0.0.1; default: a free one.")]
+_Servers = Annotated[str, text("HOST:PORT,…", "Kafka's brokers.", shown=True)]
+_Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+_Count = Annotated[int | None, text("N", "End after so many rows.", "-n", "--number", min=1)]
+
+
+@dev.command("kafka")
+def dev_kafka(
+    brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,
+    port: _Port = None,
+    topics: Annotated[
+        list[str] | None, text("NAME[:PARTITIONS]", "Make this topic; may be repeated.", "--topic")
+    ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Keep the data (and the ports) here for the next time; default: keep nothing.",
+        ),
+    ] = None,
+) -> None:
+    """Start Kafka on 127.0.0.1, print its bootstrap address, and stop it at Ctrl-C.
+
+    Three brokers take three ports in a row. The first start fetches the brokers' jars from Maven
+    (45 MB). Only the address goes to stdout.
+    """
+    import logging
+
+    from seamark.dev.java_server import serve_until_interrupted
+    from seamark.dev.kafka import LocalKafka
+    from seamark.dev.topics import make_topics, parse_topic
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")  # downloads and their places
+    wanted = dict(map(parse_topic, topics or []))
+
+    def announce(kafka: LocalKafka) -> None:
+        say(f"Kafka: {kafka.brokers} broker(s), data in {kafka.directory}")
+        _say_topics(make_topics(kafka.bootstrap_servers, wanted))
+        say("bootstrap servers (Ctrl-C stops them):")
+        echo(kafka.bootstrap_servers)
+
+    serve_until_interrupted(LocalKafka(brokers, directory, port=port), LocalKafka.check, announce)
+
+
+@dev.command("postgres")
+def dev_postgres(port: _Port = None) -> None:
+    """Start PostgreSQL on 127.0.0.1, print its URL, and stop it at Ctrl-C. It keeps nothing.
+
+    Only the URL goes to stdout. Prepared transactions are allowed.
+    """
+    from seamark.dev.java_server import serve_until_interrupted
+    from seamark.dev.postgres import PostgresServer
+
+    def announce(server: PostgresServer) -> None:
+        say("PostgreSQL (Ctrl-C stops it):")
+        echo(server.url())
+
+    serve_until_interrupted(PostgresServer(port=port), PostgresServer.check, announce)
+
+
+@topic.command()
+def create(
+    topics: Annotated[list[str], typer.Argument(metavar="NAME[:PARTITIONS] …", show_default=False)],
+    bootstrap_servers: _Servers = "localhost:9092",
+) -> None:
+    """Make topics, of one partition unless said otherwise, where they are missing."""
+    from seamark.dev.topics import make_topics, parse_topic
+
+    _say_topics(make_topics(bootstrap_servers, dict(map(parse_topic, topics))))
+
+
+@topic.command()
+def produce(
+    name: _Topic,
+    bootstrap_servers: _Servers = "localhost:9092",
+    rate: Annotated[
+        float | None,
+        text("N", "Instead of stdin made-up clicks, so many a second: user as key, JSON as value."),
+    ] = None,
+    number: _Count = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help='Each line is {"key": …, "value": …}; null for none.')
+    ] = False,
+) -> None:
+    """Produce a row of each line of stdin: key, tab, value; without a tab the value alone."""
+    from seamark.dev.topics import made_up_clicks
+    from seamark.dev.topics import produce as produce_rows
+
+    if rate is not None and not 0 < rate <= 1e6:
+        raise typer.BadParameter(f"--rate is {rate:g}; give a number above 0")
+    rows = made_up_clicks(rate) if rate is not None else _rows_of_stdin(as_json)
+    say(f"{produce_rows(bootstrap_servers, name, islice(rows, number))} rows are in {name}")
+
+
+@topic.command()
+def tail(
+    name: _Topic,
+    bootstrap_servers: _Servers = "localhost:9092",
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="All rows; default: those from now on.")
+    ] = False,
+    number: _Count = None,
+    isolation_level: Annotated[
+        IsolationLevel, typer.Option(help="read_uncommitted also shows what may be aborted.")
+    ] = IsolationLevel.READ_COMMITTED,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With partition, offset and timestamp, a line a row.")
+    ] = False,
+) -> None:
+    """Show a topic's rows as they become readable, key, tab, value, until Ctrl-C or -n rows."""
+    from seamark.dev.topics import follow
+
+    messages = follow(bootstrap_servers, name, isolation_level.value, from_beginning=from_beginning)
+    next(messages)
+    say(f"rows of {name}, {isolation_level.value} (Ctrl-C ends it):")
+    # Not filter(None, …): a message without a value is falsy.
+    for message in islice((m for m in messages if m is not None), number):
+        key, value = _shown(message.key()), _shown(message.value())
+        if as_json:
+            place = {"partition": message.partition(), "offset": message.offset()}
+            row = {**place, "timestamp": message.timestamp()[1], "key": key, "value": value}
+            echo(json.dumps(row, ensure_ascii=False))
+        else:
+            shown = "null" if value is None else value
+            echo(shown if key is None else f"{key}\t{shown}")
+        sys.stdout.flush()
+
+
+def _say_topics(topics: dict[str, int]) -> None:
+    for name, partitions in topics.items():
+        say(f"topic {name}, partitions: {partitions}")
+
+
+def _shown(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="backslashreplace")
+
+
+def _rows_of_stdin(as_json: bool) -> Iterator[tuple[bytes | None, bytes | None]]:
+    if sys.stdin.isatty():
+        say("a row a line: KEY<Tab>VALUE, or VALUE; Ctrl-D ends it")
+    for place, line in enumerate(sys.stdin.buffer, 1):
+        line = line.rstrip(b"\r\n")
+        if as_json:
+            yield _row_of_json(line, place)
+        else:
+            key, tab, value = line.partition(b"\t")
+            yield (key, value) if tab else (None, key)
+
+
+def _row_of_json(line: bytes, place: int) -> tuple[bytes | None, bytes | None]:
+    try:
+        row: dict[str, Any] = json.loads(line)
+        return _encoded(row.get("key")), _encoded(row["value"])
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UserError(
+            f"stdin, line {place}: {line[:80].decode(errors='replace')!r} is no row; give "
+            '{"key": …, "value": …}'
+        ) from None
+
+
+def _encoded(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()

@@ -1,0 +1,150 @@
+"""Topics for trials: made, filled and followed, on any Kafka that asks for no login.
+
+`seamark topic` and ``seamark dev kafka --topic`` call these.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+from seamark.model.errors import OperationFailedError, UserError
+from seamark.model.packages import load_driver
+from seamark.sources.kafka_log import KafkaLog, LogBounds
+
+PATIENCE_S = 10.0
+_REMEDY = "is that its address? `seamark dev kafka --port 9092` starts one"
+_USERS, _PAGES = 20, ("/", "/cart", "/help", "/shop")
+
+Row = tuple[bytes | None, bytes | None]
+"""A message's key and value."""
+
+
+def parse_topic(text: str) -> tuple[str, int | None]:
+    """Return name and partitions of ``clicks:4``; None without a number. Raises UserError."""
+    name, colon, number = text.partition(":")
+    if not name or (colon and not (number.isdecimal() and int(number))):
+        raise UserError(f"topic {text!r}: give a name, or NAME:PARTITIONS such as clicks:4")
+    return name, int(number) if colon else None
+
+
+def make_topics(
+    servers: str,
+    topics: Mapping[str, int | None],
+    settings: Mapping[str, str] | None = None,
+    partitions: int = 1,
+) -> dict[str, int]:
+    """Make the missing ones of these topics, with so many partitions (None: `partitions`) and the
+    brokers' own default of replicas; return all of them with the partitions they have.
+
+    Raises UserError for one that exists with other partitions, OperationFailedError if the brokers
+    do not answer or refuse.
+    """
+    kafka = load_driver("confluent_kafka.admin", "the Kafka client is not installed", "kafka")
+    with closing(_log(servers)) as log:
+        there = {name: len(log.partitions(name)) for name in topics}
+        for name, wanted in topics.items():
+            if there[name] and wanted not in (None, there[name]):
+                raise UserError(
+                    f"topic {name!r} at {servers} has {there[name]} partitions, not {wanted}; "
+                    "take another name"
+                )
+        missing = [name for name in topics if not there[name]]
+        if missing:
+            admin = kafka.AdminClient({"bootstrap.servers": servers, "log_level": 0})
+            made = [
+                kafka.NewTopic(name, topics[name] or partitions, -1, config=dict(settings or {}))
+                for name in missing
+            ]
+            for name, future in admin.create_topics(made).items():
+                try:
+                    future.result(30)
+                except kafka.KafkaException as error:
+                    raise OperationFailedError(
+                        f"topic {name!r} at {servers}: {error.args[0].str()}"
+                    ) from None
+        deadline = time.monotonic() + 30
+        while missing and time.monotonic() < deadline:
+            # A broker may not know a topic yet that was made a moment ago.
+            there |= {name: len(log.partitions(name)) for name in missing}
+            missing = [name for name in missing if not there[name]]
+    return there
+
+
+def produce(servers: str, topic: str, rows: Iterable[Row]) -> int:
+    """Produce rows as they come, the rows of a key in order; return their number once the brokers
+    have all of them. Raises UserError for a missing topic, OperationFailedError if a row is
+    refused."""
+    kafka = load_driver("confluent_kafka", "the Kafka client is not installed", "kafka")
+    with closing(_log(servers)) as log:
+        _partitions(log, servers, topic)
+    refusals: list[Any] = []
+    producer = kafka.Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "message.timeout.ms": 30_000,
+            "log_level": 0,
+            "on_delivery": lambda error, _: refusals.append(error) if error else None,
+        }
+    )
+    count = 0
+    try:
+        for key, value in rows:
+            while True:
+                try:
+                    producer.produce(topic, value, key)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+            count += 1
+            if refusals:
+                break
+    finally:  # also at Ctrl-C
+        producer.flush(35)
+    if refusals:
+        raise OperationFailedError(f"topic {topic!r} at {servers}: {refusals[0].str()}")
+    return count
+
+
+def follow(
+    servers: str, topic: str, isolation_level: str, *, from_beginning: bool
+) -> Iterator[Any]:
+    """Yield a topic's messages, those of a partition in order, from its beginning or from now on,
+    without an end; None at first, and now and then while there is none. Raises UserError for a
+    missing topic."""
+    with closing(_log(servers, isolation_level)) as log:
+        partitions = [(topic, number) for number in _partitions(log, servers, topic)]
+        bounds: Mapping[Any, LogBounds] = log.bounds(partitions)
+        starts = {p: at.start if from_beginning else at.end for p, at in bounds.items()}
+        yield None
+        yield from log.follow(starts)
+
+
+def made_up_clicks(rate: float) -> Iterator[Row]:
+    """Yield clicks of made-up users, `rate` a second, without an end: the user is the key, the
+    value JSON."""
+    due = time.monotonic()
+    while True:
+        user = f"user-{random.randrange(_USERS)}"
+        value = json.dumps({"user": user, "page": random.choice(_PAGES)})
+        yield user.encode(), value.encode()
+        due += 1 / rate
+        time.sleep(max(due - time.monotonic(), 0))
+
+
+def _log(servers: str, isolation_level: str = "read_committed") -> KafkaLog:
+    return KafkaLog(servers, {"isolation.level": isolation_level}, PATIENCE_S, _REMEDY)
+
+
+def _partitions(log: KafkaLog, servers: str, topic: str) -> list[int]:
+    if partitions := log.partitions(topic):
+        return partitions
+    raise UserError(
+        f"there is no topic {topic!r} at {servers}; make it: seamark topic create {topic}"
+    )
