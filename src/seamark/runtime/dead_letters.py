@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, DeadLetterFormat, RefusedRow
 from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.contracts.text_forms import as_text
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
 
@@ -73,8 +74,10 @@ def check_takes_dead_letters(sink: TwoPhaseCommitSink[Any], uid: str) -> None:
 
 def _readable(kind: pa.DataType) -> pa.DataType:
     """Return the type in which to read values of `kind`. Python has no value for some dates (after
-    the year 9999), so read dates and times as text. It refuses text that is not UTF-8, so read text
-    as bytes."""
+    the year 9999), so read dates and times as numbers. It refuses text that is not UTF-8, so read
+    text as bytes."""
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        return pa.int32() if pa.types.is_date32(kind) else pa.int64()
     if pa.types.is_temporal(kind):
         return pa.string()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -105,6 +108,8 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
             return value.decode()
         except UnicodeDecodeError:
             return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, int) and pa.types.is_temporal(kind):
+        return as_text(pa.array([value]).cast(_readable(kind)).cast(kind))[0].as_py()
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, float) and not math.isfinite(value):

@@ -111,7 +111,7 @@ def test_rows_staged_with_keys_merge_after_the_setting_has_gone(tmp_path: Path) 
 def test_odd_names_and_every_type_of_key(tmp_path: Path) -> None:
     columns = {
         "Id": ("bigint", [1, 2, 1]),
-        "a `b` \"c\".d 'e'": ("decimal(9,2)", [Decimal("1.50")] * 3),
+        "a`b`\"c\".d'e'": ("decimal(9,2)", [Decimal("1.50")] * 3),
         "day": ("date", [datetime.date(2026, 1, 2)] * 3),
         "ok": ("boolean", [True] * 3),
         "at": ("timestamp", [datetime.datetime(2026, 1, 2, 3, tzinfo=datetime.timezone.utc)] * 3),
@@ -186,3 +186,28 @@ def test_a_table_whose_rows_stay(tmp_path: Path, why: str) -> None:
     with pytest.raises(PreflightError, match=why):
         sink.create_committer(kit.driver(schema=SCHEMA[:2])).preflight()
     DeltaSink(sink.path).create_committer(kit.driver(schema=SCHEMA[:2])).preflight()
+
+
+@pytest.mark.parametrize("key", ["9" * 38, "-" + "9" * 38, "0." + "9" * 38])
+def test_a_decimal_key_of_many_digits_is_found_again(tmp_path: Path, key: str) -> None:
+    """The log has a decimal's bounds as a double, which is another number."""
+    type_ = pa.decimal128(38, 38 if "." in key else 0)
+    schema = (Column("id", str(type_).replace("128", "").replace(" ", "")), Column("v", "string"))
+    sink = DeltaSink(str(tmp_path / "t"), create_table=True, keys=["id"])
+    committer = sink.create_committer(kit.driver(schema=schema))
+    committer.preflight()
+    for epoch in range(3):
+        writer = sink.create_writer(kit.attempt(epoch=epoch))
+        ids = pa.array([Decimal(key)], type_)
+        writer.write(pa.record_batch([ids, pa.array([f"v{epoch}"])], names=["id", "v"]))
+        assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    assert [row["v"] for row in kit.rows(sink)] == ["v2"]
+
+
+@pytest.mark.parametrize("name", ["a b", "", "a=b", "a,b"])
+def test_names_that_spark_refuses_in_a_new_table(tmp_path: Path, name: str) -> None:
+    sink = DeltaSink(str(tmp_path / "t"), create_table=True)
+    for column in (Column(name, "int"), Column("s", f"struct<{name}:int>")):
+        if "," not in name or column.name == name:
+            with pytest.raises(PreflightError, match=r"no column or field named .*rename"):
+                sink.create_committer(kit.driver(schema=(column,))).preflight()

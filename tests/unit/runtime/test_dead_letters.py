@@ -49,8 +49,8 @@ def test_a_letter_tells_sink_epoch_reason_and_row() -> None:
         (pa.array([b"\xff\x00"]), {"base64": "/wA="}),
         (pa.array([b"\xff"]).view(pa.string()), {"base64": "/w=="}),  # Spark checks no string
         (pa.array([0], pa.timestamp("us", "UTC")), "1970-01-01 00:00:00.000000Z"),
-        (pa.array([2**62], pa.timestamp("us")), "<value out of range: 4611686018427387904>"),
-        (pa.array([10**7], pa.int32()).cast(pa.date32()), "29349-01-26"),
+        (pa.array([2**62], pa.timestamp("us")), "+148108-07-06 14:00:27.387904"),
+        (pa.array([10**7], pa.date32()), "+29349-01-26"),
         (pa.array([[1, None]]), [1, None]),
         (pa.array([[(1, b"x")]], pa.map_(pa.int32(), pa.binary())), {"1": "x"}),
         (

@@ -54,7 +54,8 @@ def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: 
     by = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
     merger = table.merge(
         rows, by, source_alias="s", target_alias="t", commit_properties=properties,
-        streamed_exec=False,  # else no file of the table is skipped by the keys' bounds
+        # False: files of the table are skipped by the keys' bounds, and a decimal's are doubles.
+        streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys),
     ).when_matched_delete(f"s.{STAGED_OP} = '{DELETE}'")  # fmt: skip
     if others:
         anew = {**changed, **{_quoted(name): "NULL" for name in others}}

@@ -55,6 +55,11 @@ def is_key(spark_type: str) -> bool:
 
 
 def _field(name: str, type_: Any) -> dict[str, Any]:
+    if re.search(r"[ ,;{}()\n\t=]|^$", name):
+        raise ConfigurationError(
+            f"a Delta table without column mapping has no column or field named {name!r}; rename "
+            "it without blanks, line ends and ,;{}()="
+        )
     return {"name": name, "type": type_, "nullable": True, "metadata": {}}
 
 

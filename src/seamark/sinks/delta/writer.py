@@ -11,9 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from seamark.contracts.attempt_name import AttemptName, owner_path
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import WriterContext
+from seamark.contracts.text_forms import since_1970
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
@@ -23,8 +28,6 @@ from seamark.sinks.internal import changes
 from seamark.sinks.internal.partitions import empty_as_null
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seamark.sinks.delta.data_files import DataFiles
 
 
@@ -127,7 +130,10 @@ class DeltaWriter:
         if not self._keys or batch.num_rows == 0:
             return []
         key_parts = [name for name in self._partition_by if name in self._keys]
-        return changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
+        found = changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
+        reasons = dict.fromkeys(_too_far(batch), "a date or time is too far for delta-rs's MERGE")
+        reasons |= {row.index: row.reason for row in found}
+        return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
 
     def _announce(self, paths: Sequence[str]) -> None:
         assert self._files is not None
@@ -136,6 +142,18 @@ class DeltaWriter:
 
     def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
         return DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)
+
+
+def _too_far(batch: pa.RecordBatch) -> list[int]:
+    """Return the rows with a date or timestamp at which delta-rs panics or fails in the commit:
+    more than 257,000 years away."""
+    far = np.zeros(batch.num_rows, bool)
+    for column in batch.columns:
+        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+            days = 94_000_000 * (1 if pa.types.is_date(column.type) else 86_400_000_000)
+            numbers = pc.fill_null(since_1970(column), 0).to_numpy()
+            far |= (numbers > days) | (numbers < -days)
+    return [int(row) for row in np.flatnonzero(far)]
 
 
 def _last_checkpoint(files: Directory) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from seamark.contracts.text_forms import as_text, times_of_text
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 
@@ -96,9 +96,16 @@ def text_expression(column: Column, as_string: tuple[str, ...]) -> str:
     name = quoted(column.name)
     if column.type.startswith(("array<", "map<", "struct<")):
         return f"{to_json(name)} AS {name}"
-    if column.type.startswith(as_string):
-        return f"CAST({name} AS STRING) AS {name}"
-    return name
+    return f"{cast_to_text(column)} AS {name}" if column.type.startswith(as_string) else name
+
+
+def cast_to_text(column: Column) -> str:
+    """Return Spark SQL for a number's or a date's text, a decimal's in plain digits: without ANSI
+    mode Spark's CAST gives small ones an exponent."""
+    scale = column.type.partition(",")[2].rstrip(")") if column.type.startswith("decimal") else "0"
+    if int(scale) > 6:
+        return f"replace(format_number({quoted(column.name)}, {scale}), ',')"
+    return f"CAST({quoted(column.name)} AS STRING)"
 
 
 def pieces(
@@ -116,16 +123,8 @@ def pieces(
 
 
 def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn dates and timestamps into text of a fixed width, sorted like time; whole columns at
-    once. Uses UTC, independent of Spark's session time zone."""
-    columns = []
-    for column in batch.columns:
-        if pa.types.is_timestamp(column.type):
-            zone = None if column.type.tz is None else "UTC"
-            column = column.cast(pa.timestamp("us", zone)).cast(pa.string())
-        elif pa.types.is_date(column.type):
-            column = column.cast(pa.string())
-        columns.append(column)
+    """Turn dates and timestamps into text (`contracts/text_forms.py`), whole columns at once."""
+    columns = [as_text(c) if pa.types.is_temporal(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
@@ -135,9 +134,7 @@ def as_written(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         column = batch.column(field.name)
-        if pa.types.is_timestamp(field.type) and not pa.types.is_timestamp(column.type):
-            zone = field.type.tz
-            text = pc.replace_substring(column.cast(pa.string()), "Z", "")
-            column = text.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", zone))
+        if pa.types.is_temporal(field.type) and pa.types.is_string(column.type):
+            column = times_of_text(column, field.type)
         columns.append(column.cast(field.type, safe=False))
     return pa.RecordBatch.from_arrays(columns, names=schema.names)

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.text_forms import as_text
+
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null in a directory's name, and for the empty text, because it reads back as null."""
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
@@ -64,5 +66,5 @@ def empty_as_null(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBat
 
 
 def _text(column: pa.Array) -> pa.Array:
-    text = column.cast(pa.string())
+    text = as_text(column).cast(pa.string())
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)

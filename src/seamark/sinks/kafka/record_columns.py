@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
-from seamark.sinks.internal.columns import check_columns, to_json
+from seamark.sinks.internal.columns import cast_to_text, check_columns, to_json
 from seamark.sinks.kafka.avro_schema import AvroSchema
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class RecordColumns:
             return f"CAST({to_json(_struct(columns))} AS BINARY) AS key"
         column = columns[0]
         if column.type.startswith(_KEY_AS_TEXT):
-            return f"CAST(CAST({quoted(column.name)} AS STRING) AS BINARY) AS key"
+            return f"CAST({cast_to_text(column)} AS BINARY) AS key"
         if not column.type.startswith((*_BYTES, "void")):
             raise ConfigurationError(
                 f"{self.name}: key={column.name!r} has the type {column.type}, and allowed are "

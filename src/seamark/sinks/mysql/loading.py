@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.text_forms import as_text
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import pieces
 from seamark.sinks.mysql import connection as server
@@ -66,13 +67,9 @@ def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryA
         nothing = pa.scalar(None, kind)
         text = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.string())
     elif pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-        text = column.cast(pa.string())
-    elif pa.types.is_date(kind):
-        text = _around(b"'", column.cast(pa.string()).cast(pa.large_binary()), b"'")
-    elif pa.types.is_timestamp(kind):
-        if kind.tz is not None:
-            column = column.cast(pa.timestamp("us", "UTC"))
-        plain = column.cast(pa.timestamp("us")).cast(pa.string())
+        text = as_text(column).cast(pa.string())
+    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        plain = pc.replace_substring(as_text(column), "Z", "")
         text = _around(b"'", plain.cast(pa.large_binary()), b"'")
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = _around(b"'", _escaped(column), b"'")

@@ -146,9 +146,17 @@ def _uuids(values: pa.Array) -> Any:
     return (nibbles[:, 0] << 4 | nibbles[:, 1]).reshape(-1, 16)
 
 
+def _since_2000(numbers: pa.Array, start: int) -> pa.Array:
+    least = -(2 ** (numbers.type.bit_width - 1))  # PostgreSQL's -infinity
+    numbers = pc.subtract_checked(numbers, pa.scalar(start, numbers.type))
+    if pc.any(pc.equal(numbers, pa.scalar(least, numbers.type))).as_py():
+        raise ValueError("a date or timestamp is out of range")
+    return numbers
+
+
 def _microseconds(values: pa.Array) -> pa.Array:
     values = values.cast(pa.timestamp("us", values.type.tz))
-    return pc.subtract(values.cast(pa.int64()), _EPOCH_US)
+    return _since_2000(values.cast(pa.int64()), _EPOCH_US)
 
 
 _NUMBERS: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {
@@ -158,7 +166,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {
     "int8": (">i8", lambda values: values.cast(pa.int64())),
     "float4": (">f4", lambda values: values.cast(pa.float32())),
     "float8": (">f8", lambda values: values.cast(pa.float64())),
-    "date": (">i4", lambda values: pc.subtract(values.cast(pa.int32()), _EPOCH_DAYS)),
+    "date": (">i4", lambda values: _since_2000(values.cast(pa.int32()), _EPOCH_DAYS)),
     "timestamp": (">i8", _microseconds),
     "timestamptz": (">i8", _microseconds),
 }

@@ -15,6 +15,7 @@ import numpy as np
 
 from seamark.checkpoint.row_hash import RowSums, row_hashes
 from seamark.contracts.read_back import FoundRows, ReadableSink, ReadBack
+from seamark.sinks.internal.columns import datetimes_as_text
 from seamark.verify.audit.cells import Cell
 from seamark.verify.audit.findings import Fault, Finding, FoundRow
 
@@ -88,7 +89,7 @@ def rows_at(found: FoundRows, chosen: Any) -> list[FoundRow]:
     places = np.flatnonzero(chosen)[:MOST_EXAMPLES].tolist()
     return [
         FoundRow(
-            found.rows.slice(index, 1).to_pylist()[0],
+            datetimes_as_text(found.rows.slice(index, 1)).to_pylist()[0],
             found.place,
             -1 if found.positions is None else int(found.positions[index]),
         )

@@ -88,7 +88,7 @@ def test_columns_that_no_table_takes_are_refused() -> None:
     [
         "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string", "binary",
         "date", "timestamp", "timestamp_ntz", "decimal(10,2)", "array<map<string,decimal(3,1)>>",
-        "struct<a:int,b:array<struct<c d:string,e:date>>>", "map<int,struct<x:binary>>",
+        "struct<a:int,b:array<struct<c-d:string,e:date>>>", "map<int,struct<x:binary>>",
     ],
 )  # fmt: skip
 def test_a_type_comes_back_from_the_table_as_it_was(spark: str) -> None:

@@ -1,0 +1,94 @@
+"""The sinks that need no server, with odd values and odd names.
+
+Read by others' readers: Python's SQLite, DuckDB's CSV, pyarrow's Parquet and delta-rs.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from seamark.model.schema import Schema
+from seamark.sinks.delta import DeltaSink
+from seamark.sinks.files import FileSink
+from seamark.sinks.sqlite import SQLiteSink
+from seamark.verify.conformance import ValuesConformance, ValuesUnderTest
+
+
+def plain(values: pa.ChunkedArray) -> list[Any]:
+    """Return Python's values, times as numbers."""
+    if pa.types.is_temporal(values.type):
+        whole = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
+        values = values.cast(whole)
+    return values.to_pylist()
+
+
+@pytest.mark.parametrize("settings", [{}, {"keys": ["n"]}], ids=["append", "upsert"])
+class TestSQLite(ValuesConformance):
+    @pytest.fixture
+    def odd(self, tmp_path: Path, settings: dict[str, Any]) -> ValuesUnderTest:
+        def read(schema: Schema) -> Mapping[int, Any]:
+            connection = sqlite3.connect(tmp_path / "a.db")
+            with connection:
+                found = dict(connection.execute("SELECT * FROM t").fetchall())
+            connection.close()
+            return found
+
+        return ValuesUnderTest(
+            lambda schema: SQLiteSink(tmp_path / "a.db", "t", **settings), read, sql_floats=True
+        )
+
+
+class TestParquet(ValuesConformance):
+    @pytest.fixture
+    def odd(self, tmp_path: Path) -> ValuesUnderTest:
+        def read(schema: Schema) -> Mapping[int, Any]:
+            found: dict[int, Any] = {}
+            for path in (tmp_path / "t").glob("*.parquet"):
+                table = pq.ParquetFile(path).read()
+                found.update(zip(table["n"].to_pylist(), plain(table.column(1)), strict=True))
+            return found
+
+        return ValuesUnderTest(lambda schema: FileSink(tmp_path / "t"), read)
+
+
+class TestCsv(ValuesConformance):
+    @pytest.fixture
+    def odd(self, tmp_path: Path) -> ValuesUnderTest:
+        def read(schema: Schema) -> Mapping[int, Any]:
+            found: dict[int, Any] = {}
+            for path in (tmp_path / "t").glob("*.csv"):
+                found.update(records(path.read_bytes().decode()))
+            return found
+
+        return ValuesUnderTest(lambda schema: FileSink(tmp_path / "t", "csv"), read)
+
+
+def records(text: str) -> dict[int, Any]:
+    """Read a file of two columns by RFC 4180; nothing is null, quoted nothing is a text."""
+    found = re.findall(r'(?:("(?:[^"]+|"")*")|([^",\n]*))[,\n]', text)
+    fields = [q[1:-1].replace('""', '"') if q else plain_text or None for q, plain_text in found]
+    assert len(fields) % 2 == 0
+    return {int(n): v for n, v in zip(fields[2::2], fields[3::2], strict=True)}
+
+
+@pytest.mark.parametrize("settings", [{}, {"keys": ["n"]}], ids=["append", "merge"])
+class TestDelta(ValuesConformance):
+    @pytest.fixture
+    def odd(self, tmp_path: Path, settings: dict[str, Any]) -> ValuesUnderTest:
+        def read(schema: Schema) -> Mapping[int, Any]:
+            files = DeltaTable(str(tmp_path / "t")).file_uris()
+            table = pa.concat_tables(pq.ParquetFile(path).read() for path in files)
+            return dict(zip(table["n"].to_pylist(), plain(table.column(1)), strict=True))
+
+        return ValuesUnderTest(
+            lambda schema: DeltaSink(str(tmp_path / "t"), create_table=True, **settings), read
+        )
