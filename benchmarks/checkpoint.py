@@ -229,6 +229,8 @@ class Nothing:
 class NothingSink(sm.TwoPhaseCommitSink[Any]):
     """Takes part in the protocol, one transaction for each task, and does nothing else."""
 
+    output_modes = ("append", "update")
+
     def describe(self) -> str:
         return "nothing"
 

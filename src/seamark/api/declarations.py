@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamark.api.config import CheckpointConfig
-from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.source import CommitsOffsets, Source
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema
 
 SPARK_DIRECTORY = "spark"
 """The Spark checkpoint location below a job's directory."""
-OUTPUT_MODES = ("append", "update", "complete")
 ON_BAD_ROW = ("fail", "dead_letter")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 

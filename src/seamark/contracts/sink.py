@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+OUTPUT_MODES = ("append", "update", "complete")
+
+
 class Committable(Protocol):
     """A small value naming one flushed, still invisible transaction."""
 
@@ -215,6 +218,17 @@ class TwoPhaseCommitSink(Protocol[C]):
         () if unknown. Never a secret: they are stored and shown.
         """
         return ()
+
+    @property
+    def output_modes(self) -> Sequence[str]:
+        """Spark's output modes in which this sink has each row of the result once.
+
+        In ``"update"`` mode a row of an aggregation comes again with each change, in ``"complete"``
+        mode all rows come in each epoch. By default a sink that writes by key
+        (`SinkWay.IDEMPOTENT`) takes every mode, any other ``"append"`` alone. A sink of your own
+        that replaces rows, or passes each change on, names the modes in an attribute of its class.
+        """
+        return OUTPUT_MODES if self.way is SinkWay.IDEMPOTENT else OUTPUT_MODES[:1]
 
     @property
     def spark_formats(self) -> Sequence[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seamark.contracts.sink import OUTPUT_MODES
 from seamark.model.guarantee import Guarantee, SinkWay
 
 
@@ -29,11 +30,13 @@ class SourcePart:
 
 @dataclass(frozen=True)
 class OperatorPart:
-    """A stateful operator. `named`: its uid is the program's, not Spark's number."""
+    """A stateful operator. `named`: its uid is the program's, not Spark's number. `repeats`: in
+    output modes other than append a row leaves it again when it changes, or in each epoch."""
 
     uid: str
     description: str
     named: bool = True
+    repeats: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class SinkPart:
     A replay may change the values of the functions `varying`, and may change those of `python`
     unless these are pure; `epoch_time` functions give the time of their epoch's planning. `places`
     are the sink's own. `upstream` lists the parts feeding it, in the order of the data; None if the
-    plan is not known: then every source does.
+    plan is not known: then every source does. `output_modes`: as `TwoPhaseCommitSink`.
     """
 
     uid: str
@@ -68,6 +71,7 @@ class SinkPart:
     python: tuple[PlannedFunction, ...] = ()
     places: tuple[str, ...] = ()
     upstream: tuple[str, ...] | None = None
+    output_modes: tuple[str, ...] = OUTPUT_MODES
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,15 @@ class JobFacts:
     num_retained: int = 100
     max_concurrent_checkpoints: int = 1
     others: Sequence[OtherJob] = ()
+    output_mode: str = "append"
 
     def sources_of(self, sink: SinkPart) -> list[SourcePart]:
         """Return the sources feeding a sink."""
         return [s for s in self.sources if sink.upstream is None or s.uid in sink.upstream]
+
+    def repeats_into(self, sink: SinkPart) -> bool:
+        """Tell whether a sink gets a row again when it changes, or in each epoch."""
+        upstream = sink.upstream
+        return self.output_mode != "append" and (
+            upstream is None or any(o.repeats and o.uid in upstream for o in self.operators)
+        )

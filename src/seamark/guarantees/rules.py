@@ -188,6 +188,21 @@ def repeated_remedy(sink: SinkPart) -> str:
     return remedy
 
 
+def output_mode_not_taken(job: JobFacts) -> Iterator[Finding]:
+    """The sink adds a row that it should replace."""
+    for sink in job.sinks:
+        if job.repeats_into(sink) and job.output_mode not in sink.output_modes:
+            yield Finding(
+                FindingCode.SK006,
+                f"sink `{sink.uid}`",
+                f"output mode is {job.output_mode!r}, and {sink.description} would get each row "
+                "again as a further one",
+                "give 'append' (behind an aggregation that needs a watermark), a sink that "
+                "replaces rows by 'keys', Kafka, or foreach_batch; a sink of your own that can "
+                "take them says so with output_modes",
+            )
+
+
 def target_shared(job: JobFacts) -> Iterator[Finding]:
     """Two jobs, or two idempotent sinks of one job, write one target."""
     for sink in job.sinks:
@@ -299,6 +314,7 @@ RULES: tuple[Callable[[JobFacts], Iterator[Finding]], ...] = (
     too_few_retained,
     mode_below_sinks,
     sink_repeats_rows,
+    output_mode_not_taken,
     target_shared,
     target_read_uncommitted,
     prefix_shared,

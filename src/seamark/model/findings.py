@@ -45,6 +45,7 @@ class FindingCode(Enum):
     SK003 = "target-read-uncommitted", Severity.WARNING
     SK004 = "sink-refuses-job", Severity.ERROR
     SK005 = "sink-not-asked", Severity.NOTE
+    SK006 = "output-mode-not-taken", Severity.ERROR
     KF001 = "no-transactional-prefix", Severity.ERROR
     KF002 = "prefix-shared", Severity.WARNING
     KF003 = "prefix-too-long", Severity.WARNING

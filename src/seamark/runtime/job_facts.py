@@ -16,6 +16,7 @@ from seamark.api.config import CheckpointMode
 from seamark.api.declarations import DeclaredSink, DeclaredSource, JobDeclaration
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.contracts.places import kafka_topic
+from seamark.contracts.sink import OUTPUT_MODES
 from seamark.file_systems.location import local_of
 from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import JobFacts, OperatorPart, OtherJob, SinkPart, SourcePart
@@ -36,6 +37,8 @@ from seamark.runtime.session import is_local
 
 log = logging.getLogger(__name__)
 
+_ONCE = ("Deduplicate", "DeduplicateWithinWatermark", "Join", "GlobalLimit")
+"""Stateful operators that a row leaves once in every output mode."""
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -55,7 +58,12 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
     return JobFacts(
         [_source_part(source) for source in declared.sources.values()],
         [
-            OperatorPart(part.id, f"stateful operator ({part.name})", named=part.has_uid)
+            OperatorPart(
+                part.id,
+                f"stateful operator ({part.name})",
+                named=part.has_uid,
+                repeats=part.name not in _ONCE,
+            )
             for part in graph.vertices
             if part.kind == "operator"
         ],
@@ -69,6 +77,7 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
         num_retained=checkpoint.num_retained,
         max_concurrent_checkpoints=checkpoint.max_concurrent_checkpoints,
         others=other_jobs(storage, declared.directory) if durable else (),
+        output_mode=declared.output_mode,
     )
 
 
@@ -95,6 +104,7 @@ def _sink_part(sink: DeclaredSink, graph: JobGraph) -> SinkPart:
         sink.sink.way,
         places=tuple(sink.sink.places),
         upstream=upstream(graph, sink.uid),
+        output_modes=OUTPUT_MODES if sink.dead_letters_of else tuple(sink.sink.output_modes),
     )
     if sink.dataframe is None:
         return part

@@ -205,14 +205,12 @@ _FORMATS: dict[str, Callable[[Target], Sink]] = {
     "delta": delta,
     "jdbc": jdbc,
 }
-_APPEND_ONLY = ("parquet", "json", "csv", "delta")
 
 
 def sink_of(
     format_: str,
     given: Mapping[str, str],
     partition_by: Sequence[str],
-    output_mode: str,
     place: Place,
 ) -> Sink:
     """Return the sink for a format and its options. Raises ConfigurationError for a format or an
@@ -232,17 +230,7 @@ def sink_of(
             f'write_stream: partitionBy is {list(partition_by)!r}, and format "{name}" has no '
             "partitions by column; leave it out"
         )
-    if name in _APPEND_ONLY and output_mode != "append":
-        raise ConfigurationError(
-            f'write_stream: outputMode is {output_mode!r}, and format "{name}" takes new rows '
-            "alone; give 'append', or write through foreach_batch"
-        )
     options = Options(name, given)
     sink = _FORMATS[name](Target(options, tuple(partition_by), place))
     options.require_none_left()
-    if name == "jdbc" and output_mode != "append" and getattr(sink, "mode", "") != "upsert":
-        raise ConfigurationError(
-            f"write_stream: outputMode is {output_mode!r}, and the table would get each row again; "
-            "give the option 'keys', the columns of the rows' key, or outputMode 'append'"
-        )
     return sink

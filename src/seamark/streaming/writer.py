@@ -11,9 +11,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.config import CheckpointConfig, storage_uri
-from seamark.api.declarations import OUTPUT_MODES, check_name
+from seamark.api.declarations import check_name
 from seamark.api.rest_config import RestConfig
-from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.errors import ConfigurationError
 from seamark.sinks.write_ahead import WriteAheadSink
@@ -253,7 +253,7 @@ class DataStreamWriter:
                     "write_stream: nothing says where the rows go; give format(…) and its options, "
                     "a sink, sm.write_stream(df, sm.KafkaSink(…)), or foreach_batch(fn)"
                 )
-            sink = sink_of(self._format, given, self._partition_by, self._output_mode, place)
+            sink = sink_of(self._format, given, self._partition_by, place)
         elif self._format is not None or given or self._partition_by:
             found = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
                 self._partition_by

@@ -24,6 +24,9 @@ Topic = Callable[..., str]
 PROGRAM = """
 import seamark as sm
 
+class Changes(sm.PostgresSink):
+    output_modes = ("append", "update")
+
 SERVERS = {servers!r}
 checkpoints = sm.CheckpointConfig(
     storage={storage!r}, interval="1s", timeout="1min", tolerated_downtime="5min"
@@ -41,7 +44,7 @@ job.sink(
 )
 job.sink(
     counts.selectExpr("CAST(value AS string) AS word", "count"),
-    sm.PostgresSink({url!r}, table={table!r}),
+    Changes({url!r}, table={table!r}),
     uid="table",
 )
 if __name__ == "__main__":

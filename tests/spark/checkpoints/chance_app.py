@@ -14,6 +14,13 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 
+
+class Changes(sm.SQLiteSink):
+    """Keeps what each epoch gives, one behind another."""
+
+    output_modes = ("append", "update")
+
+
 asked = json.loads(sys.argv[1])
 home = Path(asked["home"])
 job = sm.Job(
@@ -28,5 +35,5 @@ ids = job.source(source, "in").withColumn("id", F.expr("uuid()"))
 collected = ids.groupBy("k").agg(F.collect_list("id").alias("ids"))
 job.uid(collected, "ids")
 rows = collected.select("k", F.to_json("ids").alias("ids"))
-job.sink(rows, sm.SQLiteSink(str(home / "out.db"), table="t"), "out")
+job.sink(rows, Changes(str(home / "out.db"), table="t"), "out")
 job.run(parallelism=2)

@@ -19,6 +19,7 @@ import seamark as sm
 from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.state_backend import PROVIDER
+from tests.every_change import FileChanges
 
 KEYS = 20_000
 BACKENDS = {
@@ -61,7 +62,7 @@ def sums(world: Path, name: str, **settings: object) -> sm.Job:
     rows = job.source(source, "numbers")
     total = rows.groupBy("id").agg(F.sum("value").alias("total"), F.count("*").alias("rows"))
     job.uid(total, "totals")
-    job.sink(total, sm.FileSink(str(world / f"out-{name}")), "out")
+    job.sink(total, FileChanges(str(world / f"out-{name}")), "out")
     return job
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.model.errors import CheckpointError, ConfigurationError
 from seamark.runtime.session import spark_session
+from tests.every_change import SQLiteChanges
 
 
 def config(tmp_path: Path, **settings: Any) -> sm.CheckpointConfig:
@@ -119,7 +120,7 @@ def bounded_job(tmp_path: Path, **settings: Any) -> sm.Job:
     counts = rows.groupBy("page").count()
     job.sink(rows, sm.SQLiteSink(str(tmp_path / "out.db"), table="raw"), "raw")
     job.sink(rows, sm.FileSink(str(tmp_path / "out")), "files")
-    job.sink(counts, sm.SQLiteSink(str(tmp_path / "out.db"), table="counts"), "counts")
+    job.sink(counts, SQLiteChanges(str(tmp_path / "out.db"), table="counts"), "counts")
     return job
 
 

@@ -198,3 +198,50 @@ def test_a_sink_of_ones_own_refuses_the_jobs_settings(tmp_path: Path) -> None:
     assert found(quick, "SK004") == []
     quick.run()
     assert list((tmp_path / "out").rglob("*.json"))
+
+
+ADDING = {
+    "files": lambda at: sm.FileSink(str(at)),
+    "delta": lambda at: sm.DeltaSink(str(at), create_table=True),
+    "sqlite": lambda at: sm.SQLiteSink(f"{at}.db", "t"),
+    "postgres": lambda at: sm.PostgresSink("postgresql://u@127.0.0.1:1/d", "t", mode="staged"),
+    "mysql": lambda at: sm.MySQLSink("mysql://u@127.0.0.1:1/d", "t", mode="staged"),
+    "append": lambda at: sm.WriteAheadSink.spark_format("json", {"path": str(at)}),
+}
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_a_result_that_comes_again_is_refused_by_sinks_that_add_rows(
+    tmp_path: Path, rate: DataFrame, mode: str
+) -> None:
+    counts = rate.groupBy("value").count()
+    settings = sm.CheckpointConfig(storage=f"file://{tmp_path}/store")
+    job = sm.Job("again", settings, output_mode=mode)
+    job.source(rate, "rate", replayable=True)
+    for uid, sink in ADDING.items():
+        job.sink(counts, sink(tmp_path / uid), uid)
+    job.sink(counts.selectExpr("string(value) AS id", "count"), REDIS, "redis")
+    function = sm.WriteAheadSink.foreach_batch(lambda df, token: None)
+    job.sink(counts, function, "function")
+    assert [f.subject for f in found(job, "SK006")] == [f"sink `{uid}`" for uid in ADDING]
+    with pytest.raises(sm.ConfigurationError, match="SK006"):
+        job.run()
+    for uid, sink in ADDING.items():
+        writer = sm.write_stream(counts, sink(tmp_path / uid)).outputMode(mode)
+        with pytest.raises(sm.ConfigurationError, match=f"output mode is '{mode}'.*SK006"):
+            writer.option("checkpointLocation", str(tmp_path / "ck" / uid)).start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_row_that_comes_once_may_be_added_in_update_mode(tmp_path: Path, rate: DataFrame) -> None:
+    settings = sm.CheckpointConfig(storage=f"file://{tmp_path}/store")
+    job = sm.Job("once", settings, output_mode="update")
+    job.source(rate, "rate", replayable=True)
+    late = rate.withWatermark("timestamp", "1 minute")
+    job.sink(rate, sm.FileSink(str(tmp_path / "raw")), "raw")
+    job.sink(late.dropDuplicates(["value", "timestamp"]), sm.FileSink(str(tmp_path / "b")), "b")
+    # Spark repeats a key of these in each epoch in which it comes.
+    rate.createOrReplaceTempView("rate")
+    distinct = rate.sparkSession.sql("SELECT DISTINCT value FROM rate")
+    job.sink(distinct, sm.FileSink(str(tmp_path / "c")), "c")
+    assert [f.subject for f in found(job, "SK006")] == ["sink `c`"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import seamark as sm
+from tests.every_change import SQLiteChanges
 
 
 def add_clicks(folder: Path, first: int, rows: int = 30) -> None:
@@ -33,7 +34,7 @@ def counting_job(folder: Path, name: str, database: str | None = None, **setting
         options={"maxFilesPerTrigger": "1"},
     )
     counts = job.source(source, "in").groupBy("page").count()
-    job.sink(counts, sm.SQLiteSink(str(folder / f"{database or name}.db"), table="counts"), "out")
+    job.sink(counts, SQLiteChanges(str(folder / f"{database or name}.db"), table="counts"), "out")
     return job
 
 

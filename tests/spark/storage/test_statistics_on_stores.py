@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import seamark as sm
 from seamark.cli.main import app
 from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
+from tests.every_change import FileChanges
 from tests.spark.storage.test_hadoop_files import STORES, base  # noqa: F401 - a fixture
 
 KEYS = 2_000
@@ -49,7 +50,7 @@ def test_sizes_and_files(spark: SparkSession, base: str, tmp_path: Path) -> None
     )
     count = job.source(source, "numbers").groupBy("id").agg(F.count("*").alias("rows"))
     job.uid(count, "totals")
-    job.sink(count, sm.FileSink(str(tmp_path / "out")), "out")
+    job.sink(count, FileChanges(str(tmp_path / "out")), "out")
     job.run()
 
     shown = job.checkpoints()

@@ -68,6 +68,10 @@ MISTAKES = [
     ("CP005", {"mode": "at-least-once"}, "checkpoint mode", "`out`, `keyed` could be written"),
     ("SK001", sink(way=SinkWay.NONE), "sink `out`", "writes the rows of a replayed epoch again"),
     ("SK001", sink(way=SinkWay.WRITE_AHEAD_LOG), "sink `out`", "write-ahead log"),
+    (
+        "SK006", {"output_mode": "update", **sink(output_modes=("append",))},
+        "sink `out`", "output mode is 'update'",
+    ),
     ("SK002", other(writes=frozenset({TOPIC})), "sink `out`", "job 'billing', which has not ended"),
     ("SK002", {"sinks": [KEYED, replace(KEYED, uid="two")]}, "sink `keyed`", "sink `two`"),
     ("SK003", other(reads_uncommitted=frozenset({TOPIC})), "sink `out`", "job 'billing' reads"),
@@ -123,3 +127,21 @@ def test_what_two_sinks_of_one_job_share_weighs_less_than_what_two_jobs_do() -> 
 def test_a_lower_mode_is_no_fault_of_a_sink_that_cannot_do_more() -> None:
     plain = replace(WELL, mode="at-least-once", **sink(way=SinkWay.NONE))
     assert declared_findings(plain) == ()
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_a_sink_that_adds_rows_must_not_be_given_one_again(mode: str) -> None:
+    def refused(**changed: Any) -> list[str]:
+        return [f.subject for f in declared_findings(replace(WELL, output_mode=mode, **changed))]
+
+    adding = replace(SINK, output_modes=("append",))
+    once = OperatorPart("once", "a deduplication", repeats=False)
+    operators = [once, OperatorPart("count", "a count")]
+    assert refused() == []  # each takes every mode
+    assert refused(sinks=[adding]) == ["sink `out`"]  # the plan is not known: any row may repeat
+    for upstream, found in {
+        ("in",): [],  # Spark repeats no row of a stream without state
+        ("in", "once"): [],
+        ("in", "once", "count"): ["sink `out`"],
+    }.items():
+        assert refused(operators=operators, sinks=[replace(adding, upstream=upstream)]) == found

@@ -14,9 +14,9 @@ from seamark.streaming.job import Place
 PLACE = Place("file:///var/lib/checkpoints/etl", "clicks")
 
 
-def made(format_: str, mode: str = "append", by: tuple[str, ...] = (), **given: str) -> Any:
+def made(format_: str, by: tuple[str, ...] = (), **given: str) -> Any:
     names = {name.replace("__", "."): value for name, value in given.items()}
-    return sink_of(format_, names, by, mode, PLACE)
+    return sink_of(format_, names, by, PLACE)
 
 
 def test_kafka_takes_the_options_of_sparks_own_sink() -> None:
@@ -32,7 +32,7 @@ def test_kafka_takes_the_options_of_sparks_own_sink() -> None:
     assert sink.transactional_id_prefix.startswith("clicks-")
     elsewhere = Place("file:///var/lib/checkpoints/other", "clicks")
     servers = {"kafka.bootstrap.servers": "one:9092", "topic": "out"}
-    other = sink_of("kafka", servers, (), "append", elsewhere)
+    other = sink_of("kafka", servers, (), elsewhere)
     assert other.transactional_id_prefix != sink.transactional_id_prefix
 
 
@@ -61,7 +61,7 @@ def test_jdbc_makes_the_databases_own_sink(url: str, shown: type) -> None:
     assert isinstance(sink, shown)
     assert (sink.table, sink.mode, sink.create_table) == ("clicks", "staged", True)
     assert "etl:p%40ss%2Fword@db:" in sink.url
-    assert made("jdbc", "update", url=url, dbtable="t", keys="id", user="u").mode == "upsert"
+    assert made("jdbc", url=url, dbtable="t", keys="id", user="u").mode == "upsert"
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,8 @@ def test_jdbc_makes_the_databases_own_sink(url: str, shown: type) -> None:
         ({"format_": "mongodb"}, r"sm.WriteAheadSink.spark_format\('mongodb'"),
         ({"format_": "kafka", "topic": "out"}, "needs the option 'kafka.bootstrap.servers'"),
         ({"format_": "parquet", "path": "/d", "compresion": "gzip"}, "did you mean 'compression'"),
-        ({"format_": "json", "path": "/d", "mode": "update"}, "outputMode is 'update'"),
         ({"format_": "kafka", "by": ("day",)}, r"partitionBy is \['day'\]"),
         ({"format_": "jdbc", "url": "jdbc:oracle:thin:@db", "dbtable": "t"}, "jdbc:postgresql"),
-        (
-            {"format_": "jdbc", "mode": "complete", "url": "jdbc:mysql://db/s", "dbtable": "t",
-             "user": "u"},
-            "give the option 'keys'",
-        ),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_with_the_remedy(arguments: Any, said: str) -> None:

@@ -34,7 +34,7 @@ _OTHERS_IN_URIS = {
 
 
 @dataclass(frozen=True)
-class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
+class DeltaSink(changes.ByKey, TwoPhaseCommitSink[DeltaCommittable]):
     """Append rows to a Delta Lake table exactly once, or change its rows by key; an epoch's rows
     all come in one version.
 

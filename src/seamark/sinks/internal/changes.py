@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.read_back import DELETE
+from seamark.contracts.sink import OUTPUT_MODES
 from seamark.model.errors import ConfigurationError, WriteRefusedError
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import require_column
@@ -24,6 +25,17 @@ STAGED_OP = "_seamark_op"
 OPS = ("insert", "update", DELETE)
 """The values of the column `op=`. The first two mean the same: the row replaces the one of its
 key, if there is one."""
+
+
+class ByKey:
+    """A sink whose `keys`, if it has any, name the row that a row replaces."""
+
+    keys: Sequence[str]
+
+    @property
+    def output_modes(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        return OUTPUT_MODES if self.keys else OUTPUT_MODES[:1]
 
 
 def check_settings(op: object, keys: Sequence[str], sink: str, how: str) -> None:

@@ -228,6 +228,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
             schema_registry=schema_registry.shown(self.schema_registry or {}),
         )
 
+    output_modes = ("append", "update", "complete")  # as Spark's own: a topic holds every change
+
     @property
     def real_time(self) -> bool:  # type: ignore[override]
         """See `TwoPhaseCommitSink`."""

@@ -34,7 +34,7 @@ _MODES = ("xa", "staged", "upsert")
 
 
 @dataclass(frozen=True, repr=False)
-class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
+class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
     """Write rows to a table of a MySQL or MariaDB database, exactly once.
 
     url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in

@@ -30,7 +30,7 @@ MODES = ("prepared", "staged", "upsert")
 
 
 @dataclass(frozen=True, repr=False)
-class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
+class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     """Write rows into a PostgreSQL table, exactly once, by two-phase commit.
 
     url: ``postgresql://user:password@host:5432/database``, with any of libpq's options, e.g.

@@ -112,6 +112,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     def __repr__(self) -> str:
         return shown(self, url=self.address.shown)
 
+    output_modes = ("append", "update", "complete")  # every mode writes by key
+
     @property
     def way(self) -> SinkWay:
         """Idempotent for upserts, two-phase commit for stages."""

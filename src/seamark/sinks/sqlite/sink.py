@@ -29,7 +29,7 @@ from seamark.sinks.sqlite.writer import SelectiveSQLiteWriter, SQLiteWriter
 
 
 @dataclass(frozen=True)
-class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
+class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
     """Write rows to a table of a SQLite database, exactly once.
 
     path: the database file, on a local file system shared by the driver and all executors. Created

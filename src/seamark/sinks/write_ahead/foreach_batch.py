@@ -32,6 +32,7 @@ class ForeachBatchSink(WriteAheadSink):
     send_timeout: Duration = "10min"
     with_epoch: bool = False
     permanent_errors: Sequence[type[Exception]] = (Exception,)
+    output_modes = ("append", "update", "complete")  # as Spark's own
 
     def __post_init__(self) -> None:
         if not callable(self.function):

@@ -79,6 +79,8 @@ class HttpSink(WriteAheadSink):
             f"rows_per_request={self.rows_per_request!r})"
         )
 
+    output_modes = ("append", "update", "complete")  # the endpoint is sent every change
+
     @property
     def _shown(self) -> str:
         parts = urlsplit(self.url)

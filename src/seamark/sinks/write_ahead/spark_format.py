@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts import spool
+from seamark.contracts.sink import OUTPUT_MODES
 from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.model.durations import Duration, seconds
@@ -67,6 +68,11 @@ class SparkFormatSink(WriteAheadSink):
     def describe(self) -> str:
         """Return the format and the mode."""
         return f"Spark's batch writer {self.format} ({self.mode})"
+
+    @property
+    def output_modes(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: what is overwritten is the writer's own affair."""
+        return OUTPUT_MODES if self.mode == "overwrite" else OUTPUT_MODES[:1]
 
     def check_target(self) -> None:
         """Check that Spark finds the format. Raises PreflightError."""
