@@ -164,7 +164,7 @@ def _sight(
             numbered_by(asked.id),
         )  # fmt: skip
     column = _quoted(asked.id)
-    table = ".".join(map(_quoted, sink["table"].split(".")))
+    table = sink["sql"]
     if sink["kind"] == "sqlite":
         database = directory / sink["path"]
         query = readers.sqlite_query(database, table, column)
@@ -301,9 +301,14 @@ def _sink_facts(declared: Any) -> dict[str, Any]:
     if isinstance(sink, KafkaSink):
         facts |= {"kind": "kafka", "servers": sink.bootstrap_servers, "topic": sink.topic}
     elif isinstance(sink, PostgresSink):
-        facts |= {"kind": "postgres", "url": sink.url, "table": sink.table}
+        facts |= {"kind": "postgres", "url": sink.url, "table": sink.table, "sql": sink.sql_name}
     elif isinstance(sink, SQLiteSink):
         path, here = Path(sink.path), Path.cwd()  # the drivers have another directory
         shown = path.relative_to(here) if path.is_relative_to(here) else path
-        facts |= {"kind": "sqlite", "path": str(shown), "table": sink.table}
+        facts |= {
+            "kind": "sqlite",
+            "path": str(shown),
+            "table": sink.table,
+            "sql": _quoted(sink.table),
+        }
     return facts

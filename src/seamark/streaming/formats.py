@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.errors import ConfigurationError
@@ -22,6 +23,11 @@ _ELSEWHERE = {
 }
 _JDBC_IGNORED = ("driver", "batchsize", "numpartitions", "isolationlevel", "truncate")
 _DATABASES = ("postgresql", "mysql", "mariadb")
+_NAMES = {
+    "postgresql": (r'"(?:[^"\0]|"")+"|[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*', '"'),
+    "mysql": (r"`(?:[^`\0]|``)+`|[\w$\x80-\uffff]+", "`"),
+}
+"""One name in SQL, between quotation marks or without, and the mark."""
 _PG_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
 
 
@@ -162,6 +168,7 @@ def jdbc(target: Target) -> Sink:
     }
     _, _, rest = url.partition(":")
     kind = rest.partition(":")[0]
+    database = unquote(urlsplit(rest).path.strip("/"))
     if not url.startswith("jdbc:") or kind not in _DATABASES:
         raise ConfigurationError(
             f'write_stream: format "jdbc": url is of {url.partition("//")[0]!r}; give '
@@ -170,17 +177,47 @@ def jdbc(target: Target) -> Sink:
         )
     if kind == "postgresql":
         from seamark.sinks.postgres import PostgresSink
+        from seamark.sinks.postgres.connection import plain_name
 
-        return PostgresSink(_server_url(rest, user, password, kind, _PG_OPTIONS), table, **more)
+        names = _table_names(table, kind, 'orders, shop.orders, "Orders", shop."Orders"', 3)
+        if len(names) == 3 and names[0] != database:
+            raise ConfigurationError(
+                f'write_stream: format "jdbc": dbtable is {table!r}, a table of another database '
+                f"than the url's, {database!r}; PostgreSQL writes to none from here: change the url"
+            )
+        url = _server_url(rest, user, password, kind, _PG_OPTIONS)
+        return PostgresSink(url, plain_name(names[-2:]), **more)
     from seamark.sinks.mysql import MySQLSink
 
-    return MySQLSink(_server_url(rest, user, password, "mysql", ()), table, **more)
+    names = _table_names(table, "mysql", "orders, shop.orders, `Orders`, shop.`Orders`", 2)
+    url = _server_url(rest, user, password, "mysql", (), [database, *names][-2])
+    return MySQLSink(url, names[-1], **more)
+
+
+def _table_names(text: str, kind: str, forms: str, most: int) -> list[str]:
+    """Return what the server makes of a table's name in SQL: the table, behind its schema and
+    database if they are given."""
+    part, mark = _NAMES[kind]
+    if not re.fullmatch(rf"\s*(?:{part})(?:\s*\.\s*(?:{part})){{0,{most - 1}}}\s*", text):
+        raise ConfigurationError(
+            f'write_stream: format "jdbc": dbtable is {text!r}, which is no table\'s name in SQL; '
+            f"give one such as {forms}"
+        )
+    names = re.findall(part, text)
+    fold = str if kind == "mysql" else lambda name: re.sub("[A-Z]", lambda a: a[0].lower(), name)
+    return [n[1:-1].replace(mark * 2, mark) if n[0] == mark else fold(n) for n in names]
 
 
 def _server_url(
-    url: str, user: str | None, password: str | None, scheme: str, allowed: Sequence[str]
+    url: str,
+    user: str | None,
+    password: str | None,
+    scheme: str,
+    allowed: Sequence[str],
+    database: str | None = None,
 ) -> str:
-    """Return the sink's URL for a JDBC URL without ``jdbc:``. Never shows it in an error."""
+    """Return the sink's URL for a JDBC URL without ``jdbc:``, with another `database` if one is
+    given. Never shows it in an error."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query))
     user = given.pop("user", user)
@@ -196,7 +233,8 @@ def _server_url(
         secret = f":{quote(password, safe='')}" if password is not None else ""
         login = f"{quote(user, safe='')}{secret}@"
     query = f"?{urlencode(given)}" if given else ""
-    return f"{scheme}://{login}{parts.netloc or 'localhost'}{parts.path}{query}"
+    path = parts.path if database is None else f"/{quote(database, safe='')}"
+    return f"{scheme}://{login}{parts.netloc or 'localhost'}{path}{query}"
 
 
 _FORMATS: dict[str, Callable[[Target], Sink]] = {

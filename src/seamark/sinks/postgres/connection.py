@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
@@ -32,6 +32,7 @@ _SETTINGS: dict[str, Any] = {
     "tcp_user_timeout": 20_000,
     "application_name": "seamark",
 }
+_PART = r'(?:"((?:[^"\0]|"")+)"(?=\.|$)|([^.\0]+))'
 _SECRET_OPTION = re.compile(r"(?i)(password=)[^&]*")
 
 BEGIN = (
@@ -126,6 +127,19 @@ def blames_a_row(error: BaseException) -> bool:
     """Whether an error of the driver refuses a row: its value does not fit the type or column, it
     breaks a constraint, a trigger raises, or a key is too long for its index."""
     return str(getattr(error, "sqlstate", None))[:2] in ("22", "23", "44", "54", "P0")
+
+
+def name_parts(table: str) -> list[str]:
+    """Return schema and table of ``schema.table``, or the table alone; none if this is no name.
+    Each is as written, or between quotation marks, as in SQL, which may hold dots."""
+    if not re.fullmatch(rf"{_PART}(?:\.{_PART})?", table):
+        return []
+    return [inner.replace('""', '"') or plain for inner, plain in re.findall(_PART, table)]
+
+
+def plain_name(parts: Sequence[str]) -> str:
+    """Return the text of which `name_parts` makes `parts`, with quotation marks where needed."""
+    return ".".join(name if re.fullmatch(r"\w+", name) else quoted(name) for name in parts)
 
 
 def quoted(*names: str) -> str:

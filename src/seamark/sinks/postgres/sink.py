@@ -35,7 +35,7 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
 
     url: ``postgresql://user:password@host:5432/database``, with any of libpq's options, e.g.
         ``?sslmode=verify-full``. Driver and executors connect; its secrets are never shown.
-    table: ``name`` or ``schema.name``, each taken as written.
+    table: ``name`` or ``schema.name``, each taken as written, or between quotation marks as in SQL.
     mode:
         ``"prepared"``: rows go straight into the table, in a prepared transaction (PREPARE
             TRANSACTION); the commit takes a millisecond. The server's
@@ -76,8 +76,8 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
         if not isinstance(self.url, str):
             raise ConfigurationError(f"PostgresSink: url is a {type(self.url).__name__}, not text")
         Server(self.url)
-        parts = self.table.split(".") if isinstance(self.table, str) else []
-        if not 1 <= len(parts) <= 2 or not all(parts) or "\0" in self.table:
+        parts = connection.name_parts(self.table) if isinstance(self.table, str) else []
+        if not parts:
             raise ConfigurationError(
                 f"PostgresSink: table is {self.table!r}; give 'name' or 'schema.name'"
             )
@@ -115,7 +115,7 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     @property
     def sql_name(self) -> str:
         """The table's name as SQL."""
-        return connection.quoted(*self.table.split("."))
+        return connection.quoted(*connection.name_parts(self.table))
 
     def describe(self) -> str:
         """Return table, database and mode."""
@@ -144,7 +144,9 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     @property
     def places(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
-        return [f"postgresql: table {self.table} in {self.server.place}"]
+        # A name without a schema is, as a rule, one in this.
+        table = connection.plain_name(connection.name_parts(self.table)).removeprefix("public.")
+        return [f"postgresql: table {table} in {self.server.place}"]
 
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""

@@ -118,7 +118,7 @@ class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
     @property
     def places(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
-        return [f"sqlite: table {self.table} in {self.path}"]
+        return [f"sqlite: table {self.table.lower()} in {self.path}"]  # SQLite knows no case
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a staged file has no time-out, and its name holds job and sink."""
