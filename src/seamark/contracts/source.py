@@ -11,11 +11,12 @@ from seamark.model.findings import Finding
 
 @dataclass(frozen=True)
 class StreamReader:
-    """The arguments of ``spark.readStream``: format, options and, if given, the schema as DDL."""
+    """The arguments of ``spark.readStream``: format, options and, if given, the schema, as
+    DDL or a `StructType`."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
-    schema: str | None = None
+    schema: Any = None
 
 
 class Source(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource
@@ -49,11 +50,12 @@ def declare_source(
     reader = source.reader()
     require_format(spark, reader.format)
     stream = spark.readStream.format(reader.format).options(**reader.options)
-    if reader.schema is not None:
-        stream = stream.schema(reader.schema)
-    made = DeclaredSource(
-        uid, source.describe(), source.replayable, source.bounded, stream.load(), source
-    )
+    try:
+        read = (stream if reader.schema is None else stream.schema(reader.schema)).load()
+    except (ParseException, AnalysisException) as error:
+        said = str(error).strip().splitlines()[0]
+        raise ConfigurationError(f"source {uid!r}: {source.describe()}: {said}") from None
+    made = DeclaredSource(uid, source.describe(), source.replayable, source.bounded, read, source)
     return made, secrets_in([source, dict(reader.options)])
 
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 from seamark.contracts.source import StreamReader
 from seamark.file_systems.location import check_characters
 from seamark.model.errors import ConfigurationError
-from seamark.model.schema import quoted
 from seamark.sources.settings import Ending, check_ending, checked_options
 
 FORMATS = ("json", "parquet", "csv", "text", "orc", "xml")
@@ -66,7 +65,7 @@ class FileSource(Ending):
                 f"{', '.join(map(repr, FORMATS))}. Give job.source a DataFrame of your own "
                 "(spark.readStream.…) for another"
             )
-        object.__setattr__(self, "schema", self._ddl())
+        self._check_schema()
         check_ending(self.ending, self._name)
         object.__setattr__(self, "options", checked_options(self.options, self._name, _OWNED))
 
@@ -77,26 +76,19 @@ class FileSource(Ending):
     def reader(self) -> StreamReader:
         """Return Spark's file reader with these settings."""
         options = {name: str(value) for name, value in self.options.items()}
-        schema = None if self.schema is None else str(self.schema)
-        return StreamReader(self.format, {"path": str(self.path), **options}, schema)
+        return StreamReader(self.format, {"path": str(self.path), **options}, self.schema)
 
     @property
     def _name(self) -> str:
         return f"FileSource {self.path}"
 
-    def _ddl(self) -> str | None:
-        """Return the schema as DDL; raises ConfigurationError."""
+    def _check_schema(self) -> None:
         schema = self.schema
         if schema is None and self.format == "text":
-            return None
-        if isinstance(schema, str) and schema.strip():
-            return schema
-        columns = getattr(schema, "fields", None)
-        if columns:
-            try:
-                return ", ".join(f"{quoted(c.name)} {c.dataType.simpleString()}" for c in columns)
-            except (AttributeError, TypeError):
-                pass  # not a StructType: refused below
+            return
+        columns = [schema.strip()] if isinstance(schema, str) else getattr(schema, "fields", ())
+        if columns and all(c if isinstance(c, str) else hasattr(c, "dataType") for c in columns):
+            return
         raise ConfigurationError(
             f"{self._name}: schema is {schema!r}; give the columns of the {self.format} files, as "
             "text such as 'user STRING, at TIMESTAMP', or as a StructType"

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.contracts.sink import SinkContext
@@ -98,6 +99,43 @@ def test_keys_land_where_sparks_own_sink_puts_them(
 
     assert by_value(ours) == by_value(sparks)
     assert len(by_value(ours)) == len(rows)
+
+
+@pytest.mark.parametrize("to_own", [False, True])
+def test_a_topic_is_copied_with_all_columns_as_by_sparks_own_sink(
+    kafka: LocalKafka, topic: Topic, spark: SparkSession, to_own: bool
+) -> None:
+    """The option topic comes before the column; without it each row goes to its column's."""
+    source, sparks, ours = topic(3), topic(3), topic(3)
+    head = [("h", b"1"), ("h", None)]
+    rows = [("a", "1", 2, head), (None, "2", None, None), ("b", "3", 0, None)]
+    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "includeHeaders": "true"}
+    made = spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    made.write.format("kafka").options(**servers).option("topic", source).save()
+    reader = spark.read.format("kafka").options(**servers).option("subscribe", source)
+    frame = reader.load().coalesce(1)
+    assert frame.columns == [
+        "key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"
+    ]  # fmt: skip
+
+    def own(name: str) -> DataFrame:
+        return frame.withColumn("topic", F.lit(name)) if to_own else frame
+
+    option = {} if to_own else {"topic": sparks}
+    own(sparks).write.format("kafka").options(**servers, **option).save()
+    sink = kit.sink_on(
+        kafka.bootstrap_servers, None if to_own else ours, transactional_id_prefix=ours
+    )
+    write(sink, own(ours))
+    copied = {
+        name: sorted(
+            (m.value(), m.key(), m.partition(), m.headers() or [])
+            for m in kit.records(kafka.bootstrap_servers, name)
+        )
+        for name in (source, sparks, ours)
+    }
+    assert copied[ours] == copied[sparks] == copied[source]
+    assert len(copied[ours]) == 3
 
 
 def test_each_row_to_its_own_topic(kafka: LocalKafka, topic: Topic, spark: SparkSession) -> None:

@@ -1,8 +1,9 @@
 """Maps the columns of a DataFrame to the parts of a Kafka record, in Spark SQL: the JVM makes keys
 and values, and no row becomes a Python object.
 
-Without `value_format` a sink takes the columns of Spark's own Kafka sink. With it the value is made
-of columns (their schema: `avro_schema.py`). `sink.py` describes the user's settings.
+Without `value_format` a sink takes the columns of Spark's own Kafka sink, and as that one no other:
+a topic's rows, as Spark reads them, are copied without a select. With it the value is made of
+columns (their schema: `avro_schema.py`). `sink.py` describes the user's settings.
 """
 
 from __future__ import annotations
@@ -95,8 +96,11 @@ class RecordColumns:
 
     def _parts(self, schema: Schema) -> _Parts:
         by_name: dict[str, Column] = {}
+        roles = {*_TYPES, *(name.lower() for name in (*self.key, *self.value))}
         for column in schema:
-            if column.name.lower() in by_name:
+            if column.name.lower() in by_name and (
+                self.value_format or column.name.lower() in roles
+            ):
                 raise ConfigurationError(
                     f"{self.name}: two columns differ in upper and lower case only: "
                     f"{', '.join(column.name for column in schema)}; drop one"
@@ -111,20 +115,25 @@ class RecordColumns:
         routing = {role: free[role] for role in ROUTING if role in free and free[role] not in key}
         if self.value_format is None:
             value = value or [self._needed("value", by_name)]
-            for column in schema:
-                if column not in (*key, *value, *routing.values()):
-                    raise self._unused(column)
+            if unused := [
+                n for n in ("key", "value") if n in free and free[n] not in (*key, *value)
+            ]:
+                raise ConfigurationError(
+                    f"{self.name}: the column `{free[unused[0]].name}` is none of those in the "
+                    f"record, as {unused[0]}= names others; drop it"
+                )
+            if self.topic is not None:
+                routing.pop("topic", None)
         elif not value:
             implicit = () if self.key else tuple(key)
             value = [c for c in schema if c not in (*implicit, *routing.values())]
         if self.topic is None and "topic" not in routing:
             self._needed("topic", {})
         if self.topic is not None and "topic" in routing:
-            instead = " or name it in value= if it is data," if self.value_format else ""
             raise ConfigurationError(
                 f"{self.name}: the sink has topic={self.topic!r} and the DataFrame a column "
-                f"`{routing['topic'].name}`, so it is open where rows go; drop the "
-                f"column,{instead} or leave out topic= to send each row to its own topic"
+                f"`{routing['topic'].name}`, so it is open where rows go; drop the column, or name "
+                "it in value= if it is data, or leave out topic= to send each row to its own topic"
             )
         return _Parts(key, value, routing)
 
@@ -171,13 +180,6 @@ class RecordColumns:
         raise ConfigurationError(
             f"{self.name}: the column `{name}` is missing{why}; select it, e.g. "
             f'df.selectExpr("... AS {name}"){other}'
-        )
-
-    def _unused(self, column: Column) -> ConfigurationError:
-        return ConfigurationError(
-            f"{self.name}: the column `{column.name}` ({column.type}) is none of those that a "
-            f"Kafka sink takes ({', '.join(_TYPES)}); drop it, or give the sink "
-            'value_format="json", which makes the value of columns'
         )
 
     def _check_type(self, role: str, column: Column, *, or_void: bool = False) -> None:

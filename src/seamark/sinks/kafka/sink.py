@@ -84,9 +84,9 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     """Writes rows to Kafka, exactly-once by two-phase commit, or at-least-once.
 
     Takes the columns of Spark's own Kafka sink: `value` (string or binary), and optionally `key`
-    (the same types), `topic` (string; exactly one of the column and `topic=`), `partition` (int;
-    null: by the key) and `headers` (``array<struct<key:string,value:binary>>``). Or it makes key
-    and value:
+    (the same types), `topic` (string; `topic=` comes before it), `partition` (int; null: by the
+    key) and `headers` (``array<struct<key:string,value:binary>>``); others are left out. Or it
+    makes key and value:
 
     `key`: the key's column: string, binary, or a whole number, decimal, boolean or date as text.
     Several columns make a JSON object.
