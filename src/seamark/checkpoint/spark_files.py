@@ -21,7 +21,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,9 @@ _VERSIONED = re.compile(
     r"\.(?P<kind>delta|snapshot|zip|changelog)(?P<crc>\.crc)?"
 )
 _WHOLE = ("snapshot", "zip")
+SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""Spark's setting for sources with names of their own; the offset log has it."""
+_KEY = re.compile(r"^(\w+):")  # no offset's JSON begins so
 _SOURCE_LOG = re.compile(r"(\d+)(\.compact)?")
 
 StoreGroup = tuple[str, str, int]
@@ -155,17 +158,21 @@ def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
     return found
 
 
-def log_paths(files: CheckpointFiles, epoch: int) -> list[str]:
-    """Return the metadata file, the logs' entries and the source logs needed by `epoch`.
+def log_paths(
+    files: CheckpointFiles, epoch: int, offsets: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the metadata file, the logs' entries and the source logs needed by `epoch`. `offsets`
+    are the sources' by their directories' names, as far as the caller knows the plan.
 
     Raises CorruptRecordError or FileNotFoundError if ``offsets/<epoch>`` can't be read.
     """
     paths = ["metadata", f"offsets/{epoch}", f"commits/{epoch}"]
     if files.exists(f"offsets/{epoch - 1}"):
         paths.append(f"offsets/{epoch - 1}")
-    offsets = read_log(files, f"offsets/{epoch}")[1:]
+    if offsets is None:
+        offsets = {str(key): offset for key, offset in read_offsets(files, epoch).items()}
     for source in files.list("sources"):
-        offset = offsets[int(source)] if source.isdigit() and int(source) < len(offsets) else None
+        offset = offsets.get(source)
         limit = offset.get("logOffset") if isinstance(offset, dict) else None
         entries = {}
         for name in files.list(f"sources/{source}"):
@@ -178,13 +185,24 @@ def log_paths(files: CheckpointFiles, epoch: int) -> list[str]:
     return paths
 
 
+def read_offsets(files: CheckpointFiles, epoch: int) -> dict[int | str, Any]:
+    """Return the sources' offsets in an entry of Spark's offset log: by their lines' numbers; in
+    version 2 by Spark's keys, a source's name or, as text, the line of its last reading."""
+    lines = files.read(f"offsets/{epoch}").decode().split("\n")[2:]
+    offsets = read_log(files, f"offsets/{epoch}")[1:]
+    keys = [found[1] if (found := _KEY.match(line)) else n for n, line in enumerate(lines)]
+    return dict(zip(keys, offsets, strict=True))
+
+
 def read_log(files: CheckpointFiles, path: str) -> list[Any]:
-    """Return the JSON lines of an entry of Spark's offset or commit log, without its version."""
+    """Return the JSON lines of an entry of Spark's offset or commit log, without its version, and
+    of an offset log of version 2 without the keys."""
     try:
         version, *lines = files.read(path).decode().split("\n")
         if not re.fullmatch(r"v\d+", version) or not lines:
             raise ValueError(f"it begins with {version[:20]!r}")
-        return [None if line == "-" else json.loads(line or "{}") for line in lines]
+        texts = [_KEY.sub("", line) for line in lines]
+        return [None if text == "-" else json.loads(text or "{}") for text in texts]
     except ValueError as error:
         raise CorruptRecordError(
             f"{files.uri}/{path}: this is not a whole entry of Spark's log: {error}"

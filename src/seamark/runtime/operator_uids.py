@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from seamark.runtime.plans import Compared, analysed, children, items, name_of
@@ -41,6 +42,18 @@ class OperatorUids:
     operators: Mapping[int, str] = field(default_factory=dict)
     source_lines: tuple[int, ...] = ()
     operator_count: int = 0
+    source_names: Mapping[int, str] = field(default_factory=dict)
+    """The names given by ``DataStreamReader.name``, by number: Spark's keys in the offset log."""
+
+    def lines_of(self, offsets: Mapping[int | str, Any]) -> list[Any]:
+        """Return the offset of each source in `source_lines`, from `read_offsets`; as many as there
+        are if they are another program's."""
+        last = {number: str(line) for line, number in enumerate(self.source_lines)}
+        keys = {**last, **self.source_names}
+        by_name = self.source_names and 0 not in offsets
+        if by_name or set(offsets) == set(keys.values()):
+            return [offsets.get(keys[number]) for number in self.source_lines]
+        return list(offsets.values())
 
     def of_source(self, index: int) -> str:
         """Return the uid of a source."""
@@ -75,7 +88,17 @@ def find_uids(
         for index, uid in uids.items():
             by_number[first + index] = f"{uid}@{branch}" if in_branches[uid] > 1 else uid
         first += len(of_branch)
-    return OperatorUids(_matched(leaves, named_leaves), by_number, lines, first)
+    names = {n: name for n, leaf in enumerate(leaves) if (name := name_in_spark(leaf))}
+    return OperatorUids({**names, **_matched(leaves, named_leaves)}, by_number, lines, first, names)
+
+
+def name_in_spark(leaf: Any) -> str:
+    """Return the name given to a source by ``DataStreamReader.name``; "" if it has none."""
+    try:
+        name = leaf.sourceIdentifyingName()
+    except Py4JError:  # Spark before 4.2, or no source of its own
+        return ""
+    return str(name.name()) if name_of(name) == "UserProvided" else ""
 
 
 def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[str]:

@@ -178,7 +178,7 @@ class StreamRun(QueryRun):
             for number, uid in uids.sources.items()
             if uid in sources and (source := sources[uid].commits_offsets) is not None
         }
-        return SourceOffsets(partial(offsets_of, self._spark_files), committing)
+        return SourceOffsets(partial(offsets_of, self._spark_files, uids), committing)
 
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it.

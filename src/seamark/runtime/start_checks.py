@@ -14,7 +14,7 @@ from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.inspection import damaged, require_sound
-from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import (
@@ -26,16 +26,16 @@ from seamark.model.errors import (
 from seamark.protocol.procedures import put_back_decision, put_back_plans
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
-from seamark.runtime.operator_uids import moved
+from seamark.runtime.operator_uids import OperatorUids, moved
 from seamark.runtime.socket_lines import lost_lines
 from seamark.runtime.state_backend import PROVIDER, check_backend
 
 log = logging.getLogger(__name__)
 
 
-def offsets_of(spark: CheckpointFiles, epoch: int) -> list[Any]:
-    """Return the sources' offsets in an epoch's entry of Spark's offset log."""
-    return read_log(spark, f"offsets/{epoch}")[1:]
+def offsets_of(spark: CheckpointFiles, uids: OperatorUids, epoch: int) -> list[Any]:
+    """Return the sources' offsets in an epoch's entry of Spark's offset log, by `source_lines`."""
+    return uids.lines_of(read_offsets(spark, epoch))
 
 
 class StartChecks:
@@ -62,7 +62,9 @@ class StartChecks:
                 stateful = self._uids.operator_count > 0
                 check_backend(self._name, self._spark_files, self._provider, stateful=stateful)
             decided = self._store.latest_decision()
-            offsets = offsets_of(self._spark_files, decided) if decided >= 0 else None
+            if decided >= 0:
+                self._require_names(read_log(self._spark_files, f"offsets/{decided}")[0])
+            offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
             self._require_places(offsets)
             self._require_topics(offsets)
             self._require_channel_state(decided)
@@ -101,7 +103,8 @@ class StartChecks:
         before the first."""
         if offsets is not None:
             self._require_counts(len(offsets))
-        places = {"operator": self._uids.operators, "source": self._uids.sources}
+        sources = {} if self._uids.source_names else self._uids.sources  # Spark goes by names
+        places = {"operator": self._uids.operators, "source": sources}
         before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
         for kind, now in places.items():
             if found := list(moved(kind, before.get(kind, ()), now)):
@@ -110,6 +113,19 @@ class StartChecks:
                     "the other. Put them back as they were; or let the job as it was end with a "
                     "savepoint (stop -p), and restore that, by uid, into a job of another name"
                 )
+
+    def _require_names(self, metadata: Mapping[str, Any]) -> None:
+        """Raise ConfigurationError if sources have got or lost their names in Spark: it would read
+        them from other directories, and by their places."""
+        before = (metadata.get("conf") or {}).get(SOURCE_EVOLUTION) == "true"
+        if self._uids.source_lines and before != bool(self._uids.source_names):
+            have, lack = ("names", "none") if before else ("no names", "some")
+            raise ConfigurationError(
+                f"job {self._name}: the sources of its checkpoint have {have} of Spark's own "
+                f"(DataStreamReader.name), and the program gives {lack}; Spark cannot go on from "
+                "it. Put that back as it was; or let the job as it was end with a savepoint (stop "
+                "-p), and restore that, by uid, into a job of another name"
+            )
 
     def _require_counts(self, readings: int) -> None:
         states = [name for name in self._spark_files.list("state") if name.isdigit()]
@@ -165,7 +181,7 @@ class StartChecks:
         if planned <= decided:
             return
         before, now = (
-            offsets_of(self._spark_files, epoch) if epoch >= 0 else []
+            offsets_of(self._spark_files, self._uids, epoch) if epoch >= 0 else []
             for epoch in (decided, planned)
         )
         places = dict(enumerate(self._uids.source_lines))  # a source may stand at several

@@ -168,7 +168,6 @@ def jdbc(target: Target) -> Sink:
     }
     _, _, rest = url.partition(":")
     kind = rest.partition(":")[0]
-    database = unquote(urlsplit(rest).path.strip("/"))
     if not url.startswith("jdbc:") or kind not in _DATABASES:
         raise ConfigurationError(
             f'write_stream: format "jdbc": url is of {url.partition("//")[0]!r}; give '
@@ -180,18 +179,19 @@ def jdbc(target: Target) -> Sink:
         from seamark.sinks.postgres.connection import plain_name
 
         names = _table_names(table, kind, 'orders, shop.orders, "Orders", shop."Orders"', 3)
-        if len(names) == 3 and names[0] != database:
+        if names[:-2] not in ([], [unquote(urlsplit(rest).path.strip("/"))]):
             raise ConfigurationError(
                 f'write_stream: format "jdbc": dbtable is {table!r}, a table of another database '
-                f"than the url's, {database!r}; PostgreSQL writes to none from here: change the url"
+                "than the url's, which PostgreSQL cannot write to; change the url"
             )
         url = _server_url(rest, user, password, kind, _PG_OPTIONS)
         return PostgresSink(url, plain_name(names[-2:]), **more)
     from seamark.sinks.mysql import MySQLSink
 
     names = _table_names(table, "mysql", "orders, shop.orders, `Orders`, shop.`Orders`", 2)
-    url = _server_url(rest, user, password, "mysql", (), [database, *names][-2])
-    return MySQLSink(url, names[-1], **more)
+    if len(names) == 2:
+        rest = urlsplit(rest)._replace(path=f"/{quote(names[0], safe='')}").geturl()
+    return MySQLSink(_server_url(rest, user, password, "mysql", ()), names[-1], **more)
 
 
 def _table_names(text: str, kind: str, forms: str, most: int) -> list[str]:
@@ -209,15 +209,9 @@ def _table_names(text: str, kind: str, forms: str, most: int) -> list[str]:
 
 
 def _server_url(
-    url: str,
-    user: str | None,
-    password: str | None,
-    scheme: str,
-    allowed: Sequence[str],
-    database: str | None = None,
+    url: str, user: str | None, password: str | None, scheme: str, allowed: Sequence[str]
 ) -> str:
-    """Return the sink's URL for a JDBC URL without ``jdbc:``, with another `database` if one is
-    given. Never shows it in an error."""
+    """Return the sink's URL for a JDBC URL without ``jdbc:``. Never shows it in an error."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query))
     user = given.pop("user", user)
@@ -233,8 +227,7 @@ def _server_url(
         secret = f":{quote(password, safe='')}" if password is not None else ""
         login = f"{quote(user, safe='')}{secret}@"
     query = f"?{urlencode(given)}" if given else ""
-    path = parts.path if database is None else f"/{quote(database, safe='')}"
-    return f"{scheme}://{login}{parts.netloc or 'localhost'}{path}{query}"
+    return f"{scheme}://{login}{parts.netloc or 'localhost'}{parts.path}{query}"
 
 
 _FORMATS: dict[str, Callable[[Target], Sink]] = {

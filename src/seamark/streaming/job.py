@@ -28,7 +28,7 @@ from seamark.job_run import JobRun
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
 from seamark.runtime.kafka_topics import kafka_options, subscription
-from seamark.runtime.operator_uids import distinct_sources
+from seamark.runtime.operator_uids import distinct_sources, name_in_spark
 from seamark.runtime.plans import analysed, name_of, scala_class
 from seamark.savepoints.restore.options import RestoreOptions
 from seamark.streaming.query import StreamQuery
@@ -212,7 +212,8 @@ def _sources_of(frame: DataFrame, *, bounded: bool) -> list[DeclaredSource]:
             if options.get("kafka.isolation.level", "read_uncommitted") != "read_committed":
                 what += " (read_uncommitted)"
         replayable = format_.lower() in _REPLAYABLE
-        found.append(DeclaredSource(f"source-{number}", what, replayable, bounded, own))
+        uid = name_in_spark(leaf) or f"source-{number}"
+        found.append(DeclaredSource(uid, what, replayable, bounded, own))
     return found
 
 

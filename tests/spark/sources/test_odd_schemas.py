@@ -82,9 +82,7 @@ def test_a_delta_table_is_made_with_odd_nested_names(tmp_path: Path, spark: Spar
 
 def test_what_spark_cannot_read_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
     (tmp_path / "in").mkdir()
-    twins = StructType([StructField("id", LongType()), StructField("ID", LongType())])
-    for schema in ("id BIGINTT", twins):
-        made, source = job(tmp_path, schema)
-        with pytest.raises(sm.ConfigurationError, match="source 'in': json files in ") as told:
-            made.source(source, "in")
-        assert "\n" not in str(told.value)
+    made, source = job(tmp_path, "id BIGINTT")
+    with pytest.raises(sm.ConfigurationError, match="source 'in': json files in ") as told:
+        made.source(source, "in")
+    assert "\n" not in str(told.value)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
-from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.spark_files import read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import CorruptRecordError
@@ -55,7 +55,8 @@ class CheckpointOrigin(Origin):
         self._source, self._found, self.epoch = source, found, found.epoch
         self._waiting = find_waiting(source, found)
         files, uids = source.spark_files, StatisticsStore(source.files).uids(self.epoch)
-        metadata, *self._offsets = read_log(files, f"offsets/{self.epoch}")
+        metadata = read_log(files, f"offsets/{self.epoch}")[0]
+        self._offsets = job.program.uids.lines_of(read_offsets(files, self.epoch))
         commit = read_log(files, f"commits/{self.epoch}")[0]
         self.settings = metadata["conf"]
         self.watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
@@ -127,7 +128,10 @@ class CheckpointOrigin(Origin):
                 f"claim_mode='claim' is for savepoints: {self._path} is a checkpoint in the "
                 "directory of its job, which deletes its checkpoints itself; leave it out"
             )
-        for kind, named in (("operator", uids.operators), ("source", uids.sources)):
+        for kind, named in (
+            ("operator", uids.operators),
+            ("source", {} if uids.source_names else uids.sources),
+        ):
             for found in moved(kind, self._uids.get(kind, ()), named):
                 yield (
                     f"{found}; a retained checkpoint is restored by Spark's numbers: take a "

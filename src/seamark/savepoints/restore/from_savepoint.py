@@ -137,6 +137,7 @@ class SavepointOrigin(Origin):
             {s.uid: number for s, number in parts.sources if number is not None},
             self._job.program.uids.source_lines,
             self._topics.offsets,
+            self._job.program.uids.source_names,
         )
 
     # --- problems

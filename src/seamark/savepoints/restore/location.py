@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from seamark.api.config import StateBackend
 from seamark.checkpoint.drained import undrained
-from seamark.checkpoint.spark_files import log_version, metadata_at, read_log
+from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, log_version, metadata_at, read_log
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, RestoreError
@@ -63,6 +63,8 @@ class Placement:
     source stands in the plan once."""
     offsets: Mapping[str, Any] = field(default_factory=dict)
     """By uid of a source: the offset (JSON) to go on from, if it is not the savepoint's."""
+    source_names: Mapping[int, str] = field(default_factory=dict)
+    """The new job's names of sources in Spark, by number: then its offset log is of version 2."""
 
     @staticmethod
     def unchanged(savepoint: SavepointRecord) -> Placement:
@@ -235,7 +237,8 @@ def _write_sources(
         elif found := _SOURCE_FILE.fullmatch(path):
             number = placement.sources.get(uids.get(int(found[2]), ""))
             if number is not None:
-                create(files, f"sources/{number}{found[3]}", source.read(path))
+                name = placement.source_names.get(number, number)
+                create(files, f"sources/{name}{found[3]}", source.read(path))
 
 
 def _offsets(
@@ -255,6 +258,12 @@ def _offsets(
     }
     numbers = placement.source_lines or range(max(offsets, default=-1) + 1)
     new = [offsets.get(number, "-") for number in numbers]
+    body.pop("sourceMetadataInfo", None)  # of version 2
+    if names := placement.source_names:
+        version, body["sourceMetadataInfo"] = "v2", {}
+        new = [f"{names[number]}:{offset}" for number, offset in offsets.items()]
+    if names or SOURCE_EVOLUTION in body["conf"]:
+        body["conf"][SOURCE_EVOLUTION] = str(bool(names)).lower()
     return "\n".join([version, compact_json(body), *new]).encode()
 
 

@@ -6,11 +6,13 @@ Spark's logs hold only numbers; the uids come from the checkpoints' statistics.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.drained import before
 from seamark.checkpoint.inspection import damaged, inspect
-from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.spark_files import read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -24,9 +26,9 @@ from seamark.savepoints.take.export import SavedJob, export_savepoint
 def sources_of_job(store: CheckpointStore) -> list[Source]:
     """Return a job's sources, with their offsets as of its last decided epoch; the job may be
     running. Raises SavepointError if no epoch was ever decided."""
-    lines = read_log(store.spark_files, f"offsets/{_last_epoch(store)}")[1:]
-    uids = _uids(store.files, lines)
-    offsets = dict(zip(uids.source_lines, lines, strict=True))
+    offsets_by_key = read_offsets(store.spark_files, _last_epoch(store))
+    uids = _uids(store.files, offsets_by_key)
+    offsets = dict(zip(uids.source_lines, uids.lines_of(offsets_by_key), strict=True))
     return [Source(uids.of_source(number), number, offsets[number]) for number in sorted(offsets)]
 
 
@@ -59,13 +61,13 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
             "savepoint has; start the job, and stop it with a savepoint, which writes them first"
         )
     identity = store.read_identity()
-    lines = read_log(store.spark_files, f"offsets/{epoch}")[1:]
+    uids = _uids(store.files, read_offsets(store.spark_files, epoch))
     return export_savepoint(
         spark,
         store.spark_files.uri,
         epoch,
         target,
-        SavedJob(identity.job_id, identity.name, _uids(store.files, lines)),
+        SavedJob(identity.job_id, identity.name, uids),
     )
 
 
@@ -76,11 +78,22 @@ def _last_epoch(store: CheckpointStore) -> int:
     return decided
 
 
-def _uids(files: CheckpointFiles, lines: list[object]) -> OperatorUids:
-    """Return the uids by number; `lines` are the sources' in the offset log."""
-    # The figures of the very last epochs may never have been stored; uids do not change.
+def _uids(files: CheckpointFiles, offsets: Mapping[int | str, object]) -> OperatorUids:
+    """Return the uids by number; `offsets` are the sources' in the offset log, by Spark's keys."""
+    lines, names = list(offsets.values()), list(map(str, offsets))
     known = StatisticsStore(files).uids()
     sources, operators = known.get("source", []), known.get("operator", [])
+    if set(names) != set(map(str, range(len(names)))):
+        by_line = all(map(str.isdigit, names))
+        if by_line and len(names) > 1:
+            raise SavepointError(
+                f"job {files.uri}: a source stands several times in its plan, and Spark's offset "
+                "log does not tell where: start the job, and let it end with a savepoint (stop -p)"
+            )
+        named = dict(enumerate(names))
+        own = dict(enumerate(sources[:1] if by_line else names))
+        return OperatorUids(own, dict(enumerate(operators)), tuple(named), source_names=named)
+    # The figures of the very last epochs may never have been stored; uids do not change.
     numbers = list(range(len(lines)))
     if len(sources) < len(lines):  # a source twice in the plan has the same line twice
         distinct = [line for n, line in enumerate(lines) if line not in lines[:n]]

@@ -27,6 +27,7 @@ from seamark.checkpoint.spark_files import (
     log_version,
     metadata_at,
     read_log,
+    read_offsets,
 )
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model import failpoints
@@ -49,6 +50,7 @@ from seamark.savepoints.state.files import copy_state, describe_operators, state
 from seamark.savepoints.state.layout import (
     PARTITIONS,
     StateLayout,
+    compact_json,
     read_operators,
 )
 from seamark.savepoints.state.rows import StateClasses, StateVersion, export_rows, with_files
@@ -110,14 +112,13 @@ def export_savepoint(
         raise CheckpointError(
             f"{location}: epoch {epoch} is not decided; there is no commits/{epoch}"
         )
-    require_offset_log(source, epoch)
     beside = beside or Beside()
     state = _SavedState(spark, source, files, epoch, job.uids, beside)
     tree = StateTree.read(source)
     needed = state_files(source, tree, epoch)
     beside.writing(sum(needed.values()))
     with ThreadPoolExecutor(1) as pool:  # each waits for the disk, or for Spark, most of its time
-        small = pool.submit(_copy_small_files, source, files, tree, epoch)
+        small = pool.submit(_copy_small_files, source, files, tree, epoch, job.uids)
         if type_ is SavepointType.NATIVE:
             operators, of_state = state.copied(needed)
         else:
@@ -167,27 +168,33 @@ def _record(
     )
 
 
-def require_offset_log(files: CheckpointFiles, epoch: int) -> None:
-    """Raise CheckpointError unless the offset log's entry is in the known form."""
-    version = log_version(files, f"offsets/{epoch}")
-    if version != 1:
-        raise CheckpointError(
-            f"{files.uri}/offsets/{epoch}: the offset log is of version {version}; only 1 can be "
-            "put into a savepoint (spark.sql.streaming.queryEvolution.enableSourceEvolution=false)"
-        )
-
-
 def _copy_small_files(
-    source: CheckpointFiles, files: CheckpointFiles, tree: StateTree, epoch: int
+    source: CheckpointFiles,
+    files: CheckpointFiles,
+    tree: StateTree,
+    epoch: int,
+    uids: OperatorUids,
 ) -> Listed:
-    """Copy Spark's logs and the state's metadata, as they are; return the copied files."""
+    """Copy Spark's logs and the state's metadata; return the copied files. All is as it was, but a
+    source has its number for a name, and the offset log is of version 1."""
+    numbers = {f"sources/{name}": f"sources/{n}" for n, name in uids.source_names.items()}
 
     def copy(path: str) -> tuple[str, tuple[int, int]]:
         data = source.read(path)
+        if path.startswith("offsets/"):
+            version, metadata, *_ = data.decode().split("\n")
+            lines = uids.lines_of(read_offsets(source, int(path.removeprefix("offsets/"))))
+            if version == "v2":
+                texts = ["-" if line is None else compact_json(line) for line in lines]
+                data = "\n".join(["v1", metadata, *texts]).encode()
+        directory, _, name = path.rpartition("/")
+        path = f"{numbers.get(directory, directory)}/{name}"
         files.create(f"spark/{path}", data)
         return f"spark/{path}", (len(data), zlib.crc32(data))
 
-    found = [*log_paths(source, epoch), *metadata_at(tree.metadata, epoch)]
+    lines = zip(uids.source_lines, uids.lines_of(read_offsets(source, epoch)), strict=False)
+    offsets = {uids.source_names.get(n, str(n)): offset for n, offset in lines}
+    found = [*log_paths(source, epoch, offsets or None), *metadata_at(tree.metadata, epoch)]
     paths = [path for path in found if path != "metadata" and not path.endswith(".crc")]
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:  # the disk syncs several as fast as one
         return dict(pool.map(copy, paths))
@@ -209,7 +216,8 @@ class _SavedState:
     ) -> None:
         self._spark, self._source, self._uids, self._beside = spark, source, uids, beside
         self.files, self.epoch = files, epoch
-        metadata, *self.offsets = read_log(source, f"offsets/{epoch}")
+        metadata = read_log(source, f"offsets/{epoch}")[0]
+        self.offsets = uids.lines_of(read_offsets(source, epoch))
         self.settings: dict[str, str] = metadata["conf"]
         self.commit: dict[str, Any] = read_log(source, f"commits/{epoch}")[0]
 
