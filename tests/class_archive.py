@@ -29,12 +29,15 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.runtime.session import spark_session
 
+class Changes(sm.FileSink):
+    output_modes = ("append", "update")
+
 job = sm.Job("classes", sm.CheckpointConfig(storage="checkpoints", interval="200ms"), "update")
 spark = spark_session("classes")
 rate = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
 rows = job.source(rate, uid="rows", replayable=True)
 counts = rows.groupBy((F.col("value") % 10).alias("digit")).count()
-job.sink(counts, sm.FileSink("out"), uid="counts")
+job.sink(counts, Changes("out"), uid="counts")
 
 
 def end(patience_s):

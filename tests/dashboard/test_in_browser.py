@@ -31,13 +31,16 @@ import seamark as sm
 from pyspark.sql import functions as F
 
 name = json.loads(sys.argv[1])["name"]
+class Changes(sm.FileSink):
+    output_modes = ("append", "update")
+
 job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="300ms"), "update")
 rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 job.sink(rows.select("row"), sm.FileSink(f"out-{name}", format="json"), uid="files")
 if name == "orders":  # a job with state to be saved
     timed = rows.withWatermark("timestamp", "5 seconds")
     counts = timed.groupBy((F.col("row") % 10).alias("digit")).count()
-    job.sink(job.uid(counts, "digits"), sm.FileSink("counts", format="json"), uid="counts")
+    job.sink(job.uid(counts, "digits"), Changes("counts", format="json"), uid="counts")
 else:
     job.sink(rows.select("row"), sm.FileSink(f"copy-{name}", format="json"), uid="copies")
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from seamark.cli.main import app
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import ConfigurationError, RestoreError
 from seamark.runtime.session import spark_session
+from tests.every_change import FileChanges
 from tests.threads import RunningJob
 
 T0_MS = int(time.time()) * 1000  # the broker deletes records older than a week
@@ -49,7 +50,7 @@ def declare(
     job.sink(
         rows.select(value.alias("n")), sm.FileSink(str(home / name / "rows"), "json"), uid="rows"
     )
-    job.sink(counts, sm.FileSink(str(home / name / "counts"), "json"), uid="counted")
+    job.sink(counts, FileChanges(str(home / name / "counts"), "json"), uid="counted")
     return job
 
 

@@ -18,6 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 import seamark as sm
 from seamark.model.errors import SavepointError
+from tests.every_change import FileChanges
 from tests.spark.savepoints.test_savepoints import Numbers, declare, shown
 from tests.threads import RunningJob
 
@@ -105,7 +106,7 @@ def test_state_variables_of_a_transform_with_state_are_given_by_name(
     schema = "key long, count long, last string"
     totals = keyed.groupBy("key").transformWithState(Totals(), schema, "update", "none")
     job.uid(totals, "totals")
-    job.sink(totals, sm.FileSink(str(tmp_path / "out"), format="json"), uid="out")
+    job.sink(totals, FileChanges(str(tmp_path / "out"), format="json"), uid="out")
 
     given = spark.createDataFrame(
         [Row(key=Row(key=0), value=Row(n=7))], "key struct<key:bigint>, value struct<n:bigint>"

@@ -26,6 +26,7 @@ from seamark.model.errors import RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.claims import claim
 from tests.chaos.driver import wait_until
+from tests.every_change import FileChanges
 from tests.spark.savepoints.test_savepoints import Numbers, shown
 from tests.threads import RunningJob
 
@@ -104,7 +105,7 @@ def declare(
     rows = job.source(source, uid="numbers")
     for uid, make in operators.items():
         named = job.uid(make(rows, uid), uid)
-        job.sink(named, sm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
+        job.sink(named, FileChanges(str(home / name / uid), format="json"), uid=f"{uid}-out")
     return job
 
 

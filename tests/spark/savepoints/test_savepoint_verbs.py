@@ -24,10 +24,13 @@ import seamark as sm
 from pyspark.sql import functions as F
 
 name = json.loads(sys.argv[1])["name"]
+class Changes(sm.FileSink):
+    output_modes = ("append", "update")
+
 job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="300ms"), "update")
 rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 counts = job.uid(rows.groupBy((F.col("row") % 10).alias("digit")).count(), "digits")
-job.sink(counts, sm.FileSink("out/" + name, format="json"), uid="files")
+job.sink(counts, Changes("out/" + name, format="json"), uid="files")
 if __name__ == "__main__":
     job.run()
 """

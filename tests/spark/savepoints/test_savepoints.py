@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.model.errors import ConfigurationError, RestoreError, SavepointError
 from seamark.savepoints.state.rows import read_rows, writing_session
+from tests.every_change import FileChanges
 from tests.threads import RunningJob
 
 
@@ -64,7 +65,7 @@ def declare(
     if added:
         counts.insert(0, count("fives", "number % 5 + 1000"))
     for uid, counted in reversed(counts) if swapped else counts:
-        job.sink(counted, sm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
+        job.sink(counted, FileChanges(str(home / name / uid), format="json"), uid=f"{uid}-out")
     return job
 
 
@@ -159,7 +160,7 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
     source = sm.FileSource(str(numbers.directory), format="json", schema="number BIGINT")
     rows = job.source(source, uid="numbers")
     counted = job.uid(rows.groupBy(F.expr("number % 10").alias("key")).count(), "digits")
-    job.sink(counted, sm.FileSink(str(tmp_path / "other"), format="json"), uid="out")
+    job.sink(counted, FileChanges(str(tmp_path / "other"), format="json"), uid="out")
     with pytest.raises(RestoreError, match=r"operator 'tens' \(10 rows of state\)"):
         job.run(path)
     with pytest.raises(RestoreError, match="no savepoint; a retained checkpoint keeps its number"):
