@@ -88,11 +88,12 @@ class JobRun:
         def stop() -> None:
             self.supervisor.stop(program_ends=True)
 
-        try:
-            with stop_on_signals(stop), stop_before_jvm(self._plan.spark, stop):
-                self.supervisor.run()
-        finally:
-            self._rest.stop()
+        with RedactedLog(self._redactor):
+            try:
+                with stop_on_signals(stop), stop_before_jvm(self._plan.spark, stop):
+                    self.supervisor.run()
+            finally:
+                self._rest.stop()
 
     def _new_run(self) -> StreamRun:
         return StreamRun(

@@ -76,9 +76,8 @@ class SimulatedFiles:
         self.uri = f"file:///{root}"
 
     def _call(self, what: str, path: str, effect: Callable[[], Any], *, changes: bool) -> Any:
-        return self._disk.machine.call(
-            f"{what} {path}", partial(self._owned, effect), changes=changes
-        )
+        owned, repeats = partial(self._owned, effect), what in ("create", "delete")
+        return self._disk.machine.call(f"{what} {path}", owned, changes=changes, repeats=repeats)
 
     def create(self, path: str, data: bytes) -> None:
         full = f"{self._root}/{path}"

@@ -37,10 +37,10 @@ class Event:
         return f"{self.kind}@{self.at}:{self.choice}"
 
 
-FAULTS = ("refused", "reply lost", "slow", "slow reply", "late")
+FAULTS = ("refused", "reply lost", "slow", "slow reply", "late", "repeated")
 """Events for the next call to the outside: it fails before its effect, or after it; it takes long
 before its effect, or after it; it is given up and takes effect some day, even after its process has
-died."""
+died; its reply is lost and its client repeats it, if the call is of that kind."""
 SHORT_S, LONG_JUMP = 0.2, 56
 """A switch may let a pause below SHORT_S pass; a longer one only if its choice is LONG_JUMP."""
 SLOW_S = (0.01, 1.0, 20.0, 100.0, 700.0)
@@ -94,6 +94,8 @@ class Machine:
         self.processes: list[Process] = []
         self.late: list[Callable[[], Any]] = []
         self.trace: list[str] | None = None
+        self.calls: list[tuple[int, str]] | None = None
+        """The step and the name of each call so far, if a list is given."""
         self.current: Thread | None = None
         self.disk: Any = None
         self.world: Any = None
@@ -135,12 +137,17 @@ class Machine:
         """Let `event` happen when the next thread reaches this point."""
         self._traps[point] = event
 
-    def call(self, name: str, effect: Callable[[], T], *, changes: bool = False) -> T:
+    def call(
+        self, name: str, effect: Callable[[], T], *, changes: bool = False, repeats: bool = False
+    ) -> T:
         """Make a call to the outside: its effect happens at one moment, the reply comes later.
 
-        Raises what `effect` raises, and OSError if the schedule says so.
+        `repeats`: its client repeats it after a lost reply. Raises what `effect` raises, and
+        OSError if the schedule says so.
         """
         self.step(name)
+        if self.calls is not None:
+            self.calls.append((self.steps, name))
         fault = self._fault
         if fault is None:
             answer = effect()
@@ -151,6 +158,8 @@ class Machine:
             if fault.kind == "slow reply":
                 self.sleep(SLOW_S[fault.choice % len(SLOW_S)])
                 return answer
+            if fault.kind == "repeated" and repeats:
+                return effect()
             raise OSError(errno.EIO, f"the reply to {name} was lost")
         self._fault = None
         self._note(f"{fault.kind}: {name}")
@@ -164,7 +173,9 @@ class Machine:
         answer = effect()
         if fault.kind == "slow reply":
             self.sleep(SLOW_S[fault.choice % len(SLOW_S)])
-        elif fault.kind == "reply lost":
+        elif fault.kind == "repeated" and repeats:
+            answer = effect()
+        elif fault.kind in ("reply lost", "repeated"):
             raise OSError(errno.EIO, f"the reply to {name} was lost")
         return answer
 

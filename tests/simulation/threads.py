@@ -246,6 +246,7 @@ STANDS = {
     "seamark.checkpoint.statistics_recorder": {"threading": THREADING, "time": TIME},
     "seamark.checkpoint.storage_check": {"threading": THREADING, "uuid": UUID},
     "seamark.checkpoint.store": {"time": TIME, "uuid": UUID},
+    "seamark.checkpoint.upkeep": {"threading": THREADING},
     "seamark.contracts.attempt_name": {"uuid": UUID},
     "seamark.contracts.spool": {"open_directory": open_directory},
     "seamark.sinks.write_ahead.committer": {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -168,8 +168,9 @@ class QueryRun:
     def stop_soon(self) -> None:
         """End the query without waiting for it: the run has failed. Called from any thread."""
 
-    def epoch_committed(self, epoch: int) -> None:
-        """Note that every sink has committed the epoch. On the commit thread; must be quick."""
+    def after_commit(self, epoch: int) -> Mapping[str, Callable[[], object]]:
+        """Return the upkeep due when every sink has committed the epoch, by its name for people."""
+        return {}
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
         """Return the available figures of decided epochs; may take its time."""

@@ -8,7 +8,8 @@ holds the epochs under way.
 Invariants:
 - between `start` and `finish` the commit thread is the only caller of committers, except for
   `_abort_failed_attempts` and `_commit_early`; both hold the same lock;
-- once `failure` is set, nothing more is stored or committed.
+- once `failure` is set, nothing more is stored or committed;
+- only the decisive part of an epoch can fail the run: what follows its commit is `Upkeep`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
@@ -34,6 +36,7 @@ from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import JobIdentity
 from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures, TaskReport, sink_epochs
+from seamark.checkpoint.upkeep import Upkeep
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.errors import (
@@ -84,6 +87,7 @@ class Coordinator:
             job, self._run.open_files, self._flow.commits, deadline_s=commit_deadline_s
         )
         self._ledger = LedgerWriter(self._store)
+        self.upkeep = Upkeep()
         self._committing = threading.Lock()
         self._retried_s = -math.inf
         self._attempts_left = False
@@ -131,30 +135,31 @@ class Coordinator:
         self.identity = store.open(job.name)
         for uid, sink in job.sinks.items():
             sink.check_transaction_scope(job.context(uid, 0, self.identity))
-        self.losses = read_losses(store.files)
+        with self.upkeep.spared("accepted losses, for people"):
+            self.losses = read_losses(store.files)
         self.generation = failpoints.drive(procedures.take_over(store))
-        self._commits.attach(self.generation, self.identity)
-        try:
+        with contextlib.ExitStack() as begun:
+            begun.callback(self._commits.close)
+            self._commits.attach(self.generation, self.identity)
             self._commits.preflight()
             decided = failpoints.drive(procedures.recover(self.generation, store, self._commits))
-        except BaseException:
-            self._commits.close()
-            raise
-        self.restored_epoch = self.last_stored = self.last_committed = self.last_sealed = decided
-        self.channel_state = store.channel_state(decided)
-        self._ledger.catch_up(decided)
-        store.prune(decided, job.checkpoint.num_retained)
-        store.forget_settled_rows(decided)
-        origin = self.identity.restored_from if self.generation == 1 else None
-        self.statistics.start(self.identity, self.generation, decided, origin)
-        log.info(
-            "job %s (%s): generation %d goes on after epoch %d",
-            job.name, self.identity.job_id, self.generation, decided,
-        )  # fmt: skip
-        self._thread = threading.Thread(
-            target=self._commit_loop, name="seamark-commit", daemon=True
-        )  # `finish` waits for it
-        self._thread.start()
+            self.restored_epoch = self.last_stored = decided
+            self.last_committed = self.last_sealed = decided
+            self.channel_state = store.channel_state(decided)
+            with self.upkeep.spared("checkpoint statistics"):
+                origin = self.identity.restored_from if self.generation == 1 else None
+                self.statistics.start(self.identity, self.generation, decided, origin)
+            log.info(
+                "job %s (%s): generation %d goes on after epoch %d",
+                job.name, self.identity.job_id, self.generation, decided,
+            )  # fmt: skip
+            self.upkeep.later("old records", partial(self._tidy, decided))
+            self.upkeep.later("spools", partial(store.forget_settled_rows, decided))
+            self._thread = threading.Thread(
+                target=self._commit_loop, name="seamark-commit", daemon=True
+            )  # `finish` waits for it
+            self._thread.start()
+            begun.pop_all()
         threading.Thread(target=self._watch_timeout, name="seamark-timeout", daemon=True).start()
 
     # --- on Spark's stream thread, once an epoch, each call within `guarded`
@@ -385,18 +390,37 @@ class Coordinator:
         self._commits.forget(progress.epoch, self.generation)
         self.last_committed = progress.epoch
         self.epochs.committed(progress)
+        self._follow_up(progress, sinks)
+
+    def _follow_up(self, progress: EpochProgress, sinks: Mapping[str, SinkEpoch]) -> None:
+        """Do what follows a commit: no later epoch depends on it, so no failure of it may end one.
+        The storage's part is done on a thread of its own: a hanging deletion holds up no commit."""
+        epoch, upkeep = progress.epoch, self.upkeep
+        retained = self._job.checkpoint.num_retained
         self.history.append(progress)
-        self.statistics.committed(progress.epoch)
-        self._ledger.committed(progress.epoch, self.generation, sinks)
-        self._store.prune(progress.epoch, self._job.checkpoint.num_retained)
-        self._store.forget_channel_state(progress.epoch, self._job.checkpoint.num_retained)
-        self._job.forget_rows(progress.epoch)
-        self._run.epoch_committed(progress.epoch)
+        with upkeep.spared("checkpoint statistics"):
+            self.statistics.committed(epoch)
+        upkeep.later("old records", partial(self._tidy, epoch, sinks))
+        upkeep.later("channel state", partial(self._store.forget_channel_state, epoch, retained))
+        upkeep.later("spools", partial(self._job.forget_rows, epoch))
+        for what, work in self._run.after_commit(epoch).items():
+            upkeep.later(what, work)
+
+    def _tidy(self, epoch: int, sinks: Mapping[str, SinkEpoch] | None = None) -> None:
+        """Write the ledger up to a committed epoch; only then delete records that it replaces.
+        `sinks`: the epoch's parts, if this driver has committed it."""
+        if sinks is None:
+            self._ledger.catch_up(epoch)
+        else:
+            self._ledger.committed(epoch, self.generation, sinks)
+        self._store.prune(epoch, self._job.checkpoint.num_retained)
 
     def _check_foreign_decision(self) -> None:
         """Find a decision that a fenced driver wrote while this one was idle; raise
         DecisionVoidError for it."""
-        latest = self._store.latest_decision()
+        latest = self.last_stored
+        with self.upkeep.spared("look for another driver's decision"):
+            latest = self._store.latest_decision()
         if latest > self.last_stored:
             procedures.check_fence(self._store, self.generation)  # or a newer driver decided it
             raise DecisionVoidError(
@@ -511,6 +535,7 @@ class Coordinator:
         finally:
             with contextlib.suppress(Exception):
                 commits.close()
+            self.upkeep.close()
             self.statistics.close(lambda progress: self._last_status(progress, reason))
         if self.failure is not None:
             raise self.failure

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -18,9 +19,9 @@ T = TypeVar("T")
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def seal_envelope(kind: str, body: dict[str, Any]) -> bytes:
+def seal_envelope(kind: str, body: dict[str, Any], **more: str) -> bytes:
     """Return the bytes of a record of `kind`, with its version and checksum."""
-    content = {"format": f"seamark/{kind}", "version": VERSION, "body": body}
+    content = {"format": f"seamark/{kind}", "version": VERSION, "body": body, **more}
     return canonical({**content, "sha256": _digest(content)}) + b"\n"
 
 
@@ -46,12 +47,25 @@ def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
 
 
 def create_record(files: CheckpointFiles, kind: str, path: str, body: Mapping[str, Any]) -> bool:
-    """Store a record exclusively; return False if there is one at `path`."""
+    """Store a record exclusively; return False if there is another one at `path`.
+
+    A client that has lost an answer repeats its request, and is refused because of its own record.
+    So a refusal is looked into: no two calls make the same bytes.
+    """
+    data = seal_envelope(kind, dict(body), made=secrets.token_hex(16))
     try:
-        files.create(path, seal_envelope(kind, dict(body)))
+        files.create(path, data)
     except FileExistsError:
-        return False
+        return is_there(files, path, data)
     return True
+
+
+def is_there(files: CheckpointFiles, path: str, data: bytes) -> bool:
+    """Return whether the file holds these very bytes."""
+    try:
+        return files.read(path) == data
+    except FileNotFoundError:
+        return False
 
 
 def read_record(files: CheckpointFiles, kind: str, path: str) -> dict[str, Any]:

@@ -13,14 +13,14 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seamark.checkpoint.envelope import canonical, create_record, load_record
+from seamark.checkpoint.upkeep import Upkeep
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 from seamark.model.job_state import JobState
@@ -252,6 +252,7 @@ class ExecutionRecorder:
     """Records one execution while it runs. A failed write is a warning: the job goes on."""
 
     def __init__(self) -> None:
+        self._upkeep = Upkeep()
         self._store: ExecutionStore | None = None
         self._number = 0
         self._start: ExecutionStart | None = None
@@ -264,7 +265,7 @@ class ExecutionRecorder:
     def begin(self, files: CheckpointFiles, start: ExecutionStart, sign: Sign = unsigned) -> None:
         """Record the start. Called once, when the job's directory is known to be this job's."""
         store = ExecutionStore(files)
-        with _warning("the execution"):
+        with self._upkeep.spared("record of the execution"):
             self._number = store.begin(start, sign)
             self._store, self._start = store, start
         for index, failure in enumerate(self.failures):
@@ -295,21 +296,13 @@ class ExecutionRecorder:
         """Record the end. Called once, when nothing of the execution goes on any more."""
         self._end = end
         if self._store is not None:
-            with _warning("the end of the execution"):
+            with self._upkeep.spared("record of the execution's end"):
                 self._store.end(self._number, end)
 
     def _record(self, index: int, failure: ExecutionFailure) -> None:
         if self._store is not None:
-            with _warning("a failure"):
+            with self._upkeep.spared("record of a failure"):
                 self._store.record_failure(self._number, index, failure)
-
-
-@contextmanager
-def _warning(what: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        log.warning("%s could not be recorded: %s", what, error)
 
 
 ANNOUNCE_VARIABLE = "SEAMARK_ANNOUNCE"

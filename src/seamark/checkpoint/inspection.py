@@ -8,6 +8,7 @@ docs/operations/damaged-checkpoint.md says how each fault is found, and lists th
 
 from __future__ import annotations
 
+import logging
 import re
 import zlib
 from collections.abc import Callable, Collection
@@ -39,7 +40,9 @@ from seamark.model.errors import (
 )
 from seamark.protocol.states import Seal
 
-_RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|manifest|started)\.json")
+log = logging.getLogger(__name__)
+
+_RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|started)\.json")
 _TRIES = 5
 _MANY = 100
 _NO_DECISION = "missing, though every sink has committed this epoch"
@@ -202,8 +205,6 @@ def _job_records(store: CheckpointStore) -> list[str]:
             problems.append(f"{store.uri}/job.json: missing, though the job has other records")
     else:
         _open(store.files, "job", "job.json", problems)
-    for generation in leases:
-        _open(store.files, "lease", f"lease/{generation}.json", problems)
     if newest > max(leases, default=0):
         problems.append(
             f"{store.uri}/lease/{newest}.json: missing, though this generation has records"
@@ -221,11 +222,10 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
         if (match := _RECORD.fullmatch(name))
     }
     manifest = None
-    if bodies.get("manifest.json"):
-        try:
-            manifest = read_manifest(files, epoch)
-        except CheckpointError as error:
-            problems.append(str(error))
+    try:
+        manifest = read_manifest(files, epoch)
+    except CorruptRecordError as error:  # without it the start looks less closely
+        log.warning("%s; epoch %d is checked without its manifest", error, epoch)
     prepared = sorted(int(n.split(".")[1]) for n in names if n.startswith("prepared."))
     committed = bodies.get("committed.json")
     if committed is not None:

@@ -1,23 +1,25 @@
 """The ledger: what each decided epoch has given to each sink, kept longer than the epoch's records.
 
 `prepared` records hold each attempt's sums. Pages (`ledger/<last epoch>.json`, docs/FORMAT.md) keep
-those of the decided attempts, ten epochs in one file. The coordinator's commit thread writes them
-before the store deletes the epochs' records; `verify/audit` reads them.
+those of the decided attempts, ten epochs in one file. The coordinator's upkeep writes them before
+the store deletes the epochs' records; `verify/audit` alone reads them, so a damaged one stops no
+job.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from seamark.checkpoint.envelope import load_record
 from seamark.checkpoint.row_hash import NO_ROWS, RowSums
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.store import LEAST_RECORDS, LEDGER, CheckpointStore
+from seamark.model.errors import CorruptRecordError
 
 log = logging.getLogger(__name__)
 
@@ -67,23 +69,30 @@ class Total:
         return Total(self.since, self.sums + part.sums)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Totals:
     """The totals of all sinks up to and with epoch `last`; a sink not named has had no row."""
 
     since: int
     last: int
-    of_sinks: dict[str, Total] = field(default_factory=dict)
+    of_sinks: Mapping[str, Total] = field(default_factory=dict)
 
     def of(self, uid: str) -> Total:
         """Return one sink's total."""
         return self.of_sinks.get(uid, Total(self.since))
 
-    def add(self, entry: LedgerEntry) -> None:
-        """Add the next epoch."""
-        for uid, part in entry.sinks.items():
-            self.of_sinks[uid] = self.of(uid).after(entry.epoch, part)
-        self.last = entry.epoch
+    def with_epochs(self, entries: Sequence[LedgerEntry], unreadable: Collection[int]) -> Totals:
+        """Return the totals with the next epochs, anew after the last one among them that cannot be
+        read."""
+        gap = max((epoch for epoch in unreadable if epoch > self.last), default=-1)
+        since, last, of_sinks = self.since, self.last, dict(self.of_sinks)
+        if gap >= 0:
+            since, last, of_sinks = gap + 1, gap, {}
+        for entry in (entry for entry in entries if entry.epoch > last):
+            for uid, part in entry.sinks.items():
+                of_sinks[uid] = of_sinks.get(uid, Total(since)).after(entry.epoch, part)
+            last = entry.epoch
+        return Totals(since, last, of_sinks)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stored form."""
@@ -106,7 +115,7 @@ class Totals:
 
 
 class LedgerWriter:
-    """Writes the pages of one driver. Used by the commit thread."""
+    """Writes the pages of one driver. Used by one thread."""
 
     def __init__(self, store: CheckpointStore) -> None:
         self._store = store
@@ -115,73 +124,100 @@ class LedgerWriter:
 
     def committed(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
         """Note a committed epoch, and do as `catch_up`."""
-        self._noted[epoch] = _entry(self._store, epoch, generation, sinks)
+        self._noted[epoch] = LedgerEntry(epoch, generation, _sources(self._store, epoch), sinks)
         self.catch_up(epoch)
 
     def catch_up(self, epoch: int) -> None:
         """Write a page when there are enough epochs for one, up to `epoch`, the last committed one.
-        On return the ledger holds every epoch of which the store may delete the records."""
+        On return the ledger holds every epoch of which the store may delete the records, but for
+        those with damaged records."""
         totals = self._totals = self._totals or _newest_totals(self._store)
         if epoch - totals.last < PAGE_EPOCHS:
             return
-        entries = [
-            self._noted.pop(number, None) or _stored_entry(self._store, number)
-            for number in self._store.epochs()
-            if totals.last < number <= epoch
-        ]
-        found = [entry for entry in entries if entry is not None]
-        for entry in found:
-            totals.add(entry)
+        wanted = [number for number in self._store.epochs() if totals.last < number <= epoch]
+        unreadable: dict[int, str] = {}
+        entries = _stored_entries(self._store, wanted, self._noted, unreadable)
+        totals = totals.with_epochs(entries, unreadable)
+        _write_page(self._store, entries, totals)
+        self._totals = totals
         self._noted.clear()
-        _write_page(self._store, found, totals)
 
 
-def read_ledger(store: CheckpointStore) -> tuple[list[LedgerEntry], Totals]:
-    """Return the ledger's epochs, oldest first, and the totals up to the last committed one. A
-    driver may write it meanwhile. Raises CorruptRecordError."""
+class Ledger(NamedTuple):
+    """The ledger as far as it can be read: its epochs, oldest first, the totals up to the last
+    committed one, and why each of the other epochs cannot be read."""
+
+    entries: Sequence[LedgerEntry]
+    totals: Totals
+    unreadable: Mapping[int, str]
+
+
+def read_ledger(store: CheckpointStore) -> Ledger:
+    """Return the ledger. A driver may write it meanwhile."""
+    unreadable: dict[int, str] = {}
     # Before the pages: records deleted in between are in a page by then.
-    own = [_stored_entry(store, epoch) for epoch in store.epochs()]
-    entries = {entry.epoch: entry for entry in own if entry is not None}
+    own = _stored_entries(store, store.epochs(), {}, unreadable)
+    entries = {entry.epoch: entry for entry in own}
     totals = _newest_totals(store)
+    before = totals.last - KEPT_EPOCHS
     for page in _pages(store):
         with contextlib.suppress(FileNotFoundError):  # too old by now
-            entries |= {entry.epoch: entry for entry in _read_page(store, page)[1]}
+            try:
+                entries |= {entry.epoch: entry for entry in _read_page(store, page)[1]}
+            except CorruptRecordError as error:
+                first = max(before + 1, page - PAGE_EPOCHS + 1, store.first_epoch())
+                unreadable |= dict.fromkeys(range(first, page + 1), str(error))
+        before = page
+    for epoch in entries:
+        unreadable.pop(epoch, None)
     found = [entries[epoch] for epoch in sorted(entries)]
-    for entry in found:
-        if entry.epoch > totals.last:
-            totals.add(entry)
-    return found, totals
+    later = [entry for entry in found if entry.epoch > totals.last]
+    return Ledger(found, totals.with_epochs(later, unreadable), unreadable)
 
 
 def _newest_totals(store: CheckpointStore) -> Totals:
+    """Return the newest page's totals; if it is damaged, they begin anew after it."""
     pages = _pages(store)
-    if pages:
-        return _read_page(store, pages[-1])[0]
-    first = min(store.epochs(), default=store.first_epoch())
-    return Totals(first, first - 1)
-
-
-def _entry(
-    store: CheckpointStore, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]
-) -> LedgerEntry:
+    if not pages:
+        first = min(store.epochs(), default=store.first_epoch())
+        return Totals(first, first - 1)
     try:
-        sources = read_log(store.spark_files, f"offsets/{epoch}")[1:]
+        return _read_page(store, pages[-1])[0]
+    except CorruptRecordError as error:
+        log.warning("%s: the ledger's totals begin anew after epoch %d", error, pages[-1])
+        return Totals(pages[-1] + 1, pages[-1])
+
+
+def _sources(store: CheckpointStore, epoch: int) -> Sequence[Any] | None:
+    try:
+        return read_log(store.spark_files, f"offsets/{epoch}")[1:]
     except Exception as error:  # Spark may have deleted it; an audit can do without
         log.info("offsets of epoch %d: %s", epoch, error)
-        sources = None
-    return LedgerEntry(epoch, generation, sources, sinks)
+        return None
 
 
-def _stored_entry(store: CheckpointStore, epoch: int) -> LedgerEntry | None:
-    """Return a committed epoch's entry from its own records; None if they have no attempt."""
-    generation = store.epoch(epoch).committed
-    if generation is None:
-        return None
-    try:
-        sinks = store.read_prepared(epoch, generation)
-    except FileNotFoundError:  # restored, or deleted meanwhile
-        return None
-    return _entry(store, epoch, generation, sinks)
+def _stored_entries(
+    store: CheckpointStore,
+    epochs: Sequence[int],
+    noted: Mapping[int, LedgerEntry],
+    unreadable: dict[int, str],
+) -> list[LedgerEntry]:
+    """Return the entries of committed epochs, from memory if they are `noted`, else from their own
+    records; those with damaged records go into `unreadable`, with the reason."""
+    entries = []
+    for epoch in epochs:
+        entry = noted.get(epoch)
+        try:
+            if entry is None and (generation := store.epoch(epoch).committed) is not None:
+                with contextlib.suppress(FileNotFoundError):  # restored, or deleted meanwhile
+                    sinks = store.read_prepared(epoch, generation)
+                    entry = LedgerEntry(epoch, generation, _sources(store, epoch), sinks)
+        except CorruptRecordError as error:
+            log.warning("%s: epoch %d is not in the ledger", error, epoch)
+            unreadable[epoch] = str(error)
+        if entry is not None:
+            entries.append(entry)
+    return entries
 
 
 def _pages(store: CheckpointStore) -> list[int]:

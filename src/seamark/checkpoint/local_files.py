@@ -22,6 +22,8 @@ from pathlib import Path
 from seamark.file_systems.local import synced
 from seamark.model.errors import CorruptRecordError, PreflightError
 
+_DELETIONS = 5
+
 
 class LocalFiles:
     """Records below one local directory. It is made if it is missing, unless `make` is False."""
@@ -41,7 +43,7 @@ class LocalFiles:
 
     def create(self, path: str, data: bytes) -> None:
         """Write a temporary file, sync it and link it to its name. Raises FileExistsError if the
-        name is taken."""
+        name is taken by another file: over NFS a link made is refused when its answer was lost."""
         target = self._root / path
         if not target.parent.is_dir():
             self._make_directory(target.parent)
@@ -52,7 +54,11 @@ class LocalFiles:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(temporary, target)
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                if temporary.stat().st_nlink < 2:
+                    raise
         finally:
             temporary.unlink(missing_ok=True)
         synced(target.parent)
@@ -84,13 +90,20 @@ class LocalFiles:
         return found
 
     def delete(self, path: str) -> None:
-        """Delete a file or a whole directory, if it exists."""
+        """Delete a file or a whole directory, if it exists. Another process may delete the same, or
+        write into it, meanwhile."""
         target = self._root / path
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
-        if target.parent.is_dir():
+        for left in reversed(range(_DELETIONS)):
+            try:
+                if target.is_dir():
+                    shutil.rmtree(target)
+                else:
+                    target.unlink(missing_ok=True)
+                break
+            except OSError as error:
+                if not left or error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             synced(target.parent)
 
     def tree(self) -> builtins.list[str]:

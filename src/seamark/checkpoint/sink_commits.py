@@ -104,7 +104,6 @@ class SinkCommits:
 
     def attach(self, generation: int, identity: JobIdentity) -> None:
         """Make the committers of all sinks. Called once. Raises PreflightError if one hangs."""
-        attached = {}
         for uid, sink in self.job.sinks.items():
             context = self.job.context(uid, generation, identity)
             try:
@@ -114,8 +113,7 @@ class SinkCommits:
                     f"sink {uid!r}: create_committer has not returned within "
                     f"{self.deadline_s:g} s: its system hangs; start the job again when it answers"
                 ) from None
-            attached[uid] = AttachedSink(uid, sink, made, context)
-        self._attached = attached
+            self._attached[uid] = AttachedSink(uid, sink, made, context)
 
     def preflight(self) -> None:
         """Check that the job can run on each real system. Raises PreflightError."""

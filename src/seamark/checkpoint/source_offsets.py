@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seamark.checkpoint.upkeep import Upkeep
 from seamark.contracts.source import OffsetCommitter
 
 log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class SourceOffsets:
         self._read = read
         self._sources = dict(sources)
         self._committers: dict[int, OffsetCommitter] = {}
-        self._warned: set[int] = set()
+        self._upkeep = Upkeep()
         self._changed = threading.Condition()
         self._epoch = -1
         self._closing = False
@@ -97,7 +98,7 @@ class SourceOffsets:
             log.debug("the offsets of epoch %d cannot be read: %s", epoch, error)
             return False
         for place, (uid, make) in list(self._sources.items()):
-            try:
+            with self._upkeep.spared(f"source {uid}: offsets of checkpoints, for lag tools"):
                 committer = self._committers.get(place) or make()
                 if committer is None:
                     del self._sources[place]
@@ -105,17 +106,4 @@ class SourceOffsets:
                 self._committers[place] = committer
                 if place < len(ends) and ends[place] is not None:
                     committer.commit(ends[place])
-            except Exception as error:
-                if place not in self._warned:
-                    self._warned.add(place)
-                    log.warning(
-                        "source %s: the offsets of completed checkpoints could not be committed "
-                        "for lag tools: %s. The job does not need them and goes on; said once",
-                        uid,
-                        str(error).splitlines()[0] if str(error) else type(error).__name__,
-                    )
-                continue
-            if place in self._warned:
-                self._warned.discard(place)
-                log.info("source %s: offsets are committed again, up to epoch %d", uid, epoch)
-        return not self._warned
+        return not self._upkeep.fails

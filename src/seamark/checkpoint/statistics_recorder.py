@@ -35,6 +35,7 @@ from seamark.checkpoint.statistics_store import (
 )
 from seamark.checkpoint.store import JobIdentity
 from seamark.checkpoint.task_reports import EpochProgress
+from seamark.checkpoint.upkeep import Upkeep
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import (
     CheckpointCounts,
@@ -147,6 +148,7 @@ class StatisticsRecorder:
         self._on_ended = on_ended
         self._identity: JobIdentity | None = None
         self._generation = 0
+        self._upkeep = Upkeep()
         self._lock = threading.Condition()
         self._open: dict[int, EpochProgress] = {}
         self._ended: list[_Ended] = []
@@ -179,7 +181,7 @@ class StatisticsRecorder:
                 id=restored_epoch,
                 restore_timestamp=round(time.time() * 1e3),
                 is_savepoint=bool(origin and origin.get("is_savepoint")),
-                external_path=str(origin["path"])
+                external_path=str(origin.get("path", ""))
                 if origin
                 else f"{self._store.uri}/epochs/{restored_epoch}",
             )
@@ -344,31 +346,24 @@ class StatisticsRecorder:
 
     def _measured(self, ended: Sequence[_Ended]) -> Mapping[int, EpochFigures]:
         epochs = [one.key[1] for one in ended if one.status is CheckpointStatus.COMPLETED]
-        try:
+        with self._upkeep.spared("sizes of checkpoints"):
             return self._query_run.measure(epochs) if epochs else {}
-        except Exception as error:
-            log.warning("the sizes of epochs %s are not known: %s", epochs, error)
-            return {}
+        return {}
 
     def _write(self, ended: _Ended, figures: EpochFigures) -> None:
         checkpoint = self._describe(ended, figures)
         self._subtasks = checkpoint.num_subtasks
-        try:
+        with self._upkeep.spared("checkpoints in the metrics"):
             self._on_ended(checkpoint)
-        except Exception as error:
-            log.warning("epoch %d is not in the metrics: %s", ended.key[1], error)
         self._store_record(ended.key, checkpoint)
 
     def _store_record(self, key: Key, checkpoint: CheckpointStatistics) -> None:
         """Store one record. Called with `_files` held. Never raises."""
-        try:
+        with self._upkeep.spared("checkpoint history"):
             counts, restored = self._history(None if self._counts else self._store.newest())
             self._counts = _counted(counts, checkpoint)
             self._store.write(key, StatisticsRecord(checkpoint, self._counts, restored))
             self._store.prune()
-        except Exception as error:
-            kind = "savepoint of epoch" if checkpoint.is_savepoint else "epoch"
-            log.warning("%s %d is not in the checkpoint history: %s", kind, key.epoch, error)
 
 
 def _counted(counts: CheckpointCounts, ended: CheckpointStatistics) -> CheckpointCounts:

@@ -13,6 +13,7 @@ import uuid
 from contextlib import suppress
 
 from seamark.checkpoint.call_deadline import CallHangsError, call_within
+from seamark.checkpoint.envelope import is_there
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import PreflightError, SeamarkError
 from seamark.model.findings import Finding, FindingCode
@@ -85,8 +86,13 @@ def _race(files: CheckpointFiles, path: str) -> bytes:
 
     def create(number: int) -> None:
         start.wait()
+        own = b"%d" % number
         try:
-            files.create(path, b"%d" % number)
+            try:
+                files.create(path, own)
+            except FileExistsError:
+                if not is_there(files, path, own):
+                    raise
             outcomes[number] = None
         except BaseException as error:
             outcomes[number] = error

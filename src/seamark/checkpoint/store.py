@@ -25,7 +25,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from seamark.api.declarations import SPARK_DIRECTORY
@@ -76,6 +76,12 @@ class JobIdentity:
     created_at: float
     restored_from: Mapping[str, Any] | None = None
     spark_directory: str = SPARK_DIRECTORY
+
+    @staticmethod
+    def of(body: Mapping[str, Any]) -> JobIdentity:
+        """Read the stored form, which may lack what serves only people; raises TypeError."""
+        known = {each.name: body[each.name] for each in fields(JobIdentity) if each.name in body}
+        return JobIdentity(**{"created_at": 0.0, **known})
 
 
 class CheckpointStore:
@@ -171,7 +177,7 @@ class CheckpointStore:
     def read_identity(self) -> JobIdentity:
         """Read job.json; raises FileNotFoundError or CorruptRecordError."""
         with self._blamed("job.json", "read"):
-            return load_record(self.files, "job", "job.json", lambda body: JobIdentity(**body))
+            return load_record(self.files, "job", "job.json", JobIdentity.of)
 
     # --- protocol.ports.Records
 
@@ -196,9 +202,13 @@ class CheckpointStore:
         return None if newest is None else self._open("lease", f"lease/{newest}.json")
 
     def forget_generations(self, generations: list[int]) -> None:
-        """Delete the leases of settled generations."""
+        """Delete the leases of settled generations. One that cannot be deleted is settled again by
+        the next driver."""
         for generation in generations:
-            self._delete(f"lease/{generation}.json")
+            try:
+                self._delete(f"lease/{generation}.json")
+            except RecordNotStoredError as error:
+                log.warning("%s", error)
 
     def latest_decision(self) -> int:
         """Return the highest entry of Spark's commit log, or -1."""
@@ -487,10 +497,10 @@ class CheckpointStore:
         oldest = max(committed_epoch - max(retained, 2) + 1, self.first_epoch())
         if oldest not in self._oldest_in_flight:
             self._oldest_in_flight[oldest] = _first_needed(oldest, self.channel_state(oldest))
-        for old in [epoch for epoch in self._oldest_in_flight if epoch < oldest]:
+        needed = self._oldest_in_flight[oldest]
+        for old in [epoch for epoch in list(self._oldest_in_flight) if epoch < oldest]:
             del self._oldest_in_flight[old]
-        while self._in_flight and self._in_flight[0] < self._oldest_in_flight[oldest]:
-            self._delete(f"{CHANNEL_STATE}/{self._in_flight.popleft()}")
+        self._forget(CHANNEL_STATE, self._in_flight, needed - 1)
 
     def forget_rows(self, sink_uid: str, epoch: int) -> None:
         """Delete the rows kept by a sink for an epoch committed everywhere."""
@@ -511,8 +521,15 @@ class CheckpointStore:
             self._kept = deque(self.epochs())
         elif committed_epoch not in self._kept:
             self._kept.append(committed_epoch)
-        while self._kept and self._kept[0] <= committed_epoch - max(retained, LEAST_RECORDS):
-            self._delete(f"epochs/{self._kept.popleft()}")
+        self._forget("epochs", self._kept, committed_epoch - max(retained, LEAST_RECORDS))
+
+    def _forget(self, directory: str, epochs: deque[int], last: int) -> None:
+        """Delete the directories of the first `epochs`, up to `last`. One that cannot be deleted
+        goes to the end: it holds up no other, and its turn comes again."""
+        while epochs and epochs[0] <= last:
+            epochs.rotate(-1)
+            self._delete(f"{directory}/{epochs[-1]}")
+            epochs.pop()
 
     def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
         with self._blamed(path, "written"):

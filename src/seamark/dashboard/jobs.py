@@ -44,10 +44,9 @@ from seamark.runtime.registry import (
     ASK_S,
     MOST_BYTES,
     name_in,
-    require_signed,
+    signing_token,
     token_for_reading,
 )
-from seamark.runtime.token import read_token
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.record import SAVEPOINT
 
@@ -229,18 +228,18 @@ class Jobs:
     def act(self, jid: str, method: str, path: str, body: bytes) -> Page:
         """Forward a request to change the job, with the job's token. The token goes only to the
         driver whose record is signed with it."""
-        if (token := read_token(jid)) is None:
+        job, execution = self._find(jid)
+        try:
+            token = signing_token(execution, job.name)
+        except UserError as error:
+            return Page.problem(409, str(error))
+        if token is None:
             return Page.problem(
                 409,
                 "No token of this job lies in this user's home on this machine: its driver has "
                 "ended, or runs elsewhere or as another user; use `seamark` there, or start the "
                 "dashboard with the driver's SEAMARK_TOKEN or SEAMARK_TOKEN_FILE",
             )
-        job, execution = self._find(jid)
-        try:
-            require_signed(execution, job.name, token)
-        except UserError as error:
-            return Page.problem(409, str(error))
         return self._to_driver(
             lambda: send(execution.start.rest_url, f"/jobs/{jid}{path}", token, method, body)
         )

@@ -29,9 +29,10 @@ from seamark.runtime.registry import (
     find_job,
     is_alive,
     require_signed,
+    signing_token,
     token_for_reading,
 )
-from seamark.runtime.token import HOME_VARIABLE, TOKEN_VARIABLE, given_token, read_token, token_path
+from seamark.runtime.token import HOME_VARIABLE, TOKEN_VARIABLE, token_path
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
 
@@ -132,12 +133,7 @@ class DriverClient:
     def change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Send a request to change the job, with its token; return the answer. Raises UserError if
         the driver's record is not signed with this token."""
-        token = self._token()
-        try:
-            require_signed(self.job.execution, self.job.name, token)
-        except UserError as error:
-            raise UserError(f"{error}. {self._where_the_token_is()}") from None
-        self._read_with = token
+        self._read_with = token = self._token()
         return self._request(method, path, body or {}, token)
 
     def perform(
@@ -230,17 +226,20 @@ class DriverClient:
     # --- the token
 
     def _token(self) -> str:
-        if self._token_file is not None:
-            try:
-                return self._token_file.read_text(encoding="ascii").strip()
-            except (OSError, ValueError) as error:
-                raise UserError(
-                    f"--token-file {self._token_file} cannot be read: {error}"
-                ) from None
-        token = given_token() or read_token(self.job.job_id)
+        execution, name = self.job.execution, self.job.name
+        try:
+            if self._token_file is None:
+                token = signing_token(execution, name)
+            else:
+                token = self._token_file.read_text(encoding="ascii").strip()
+                require_signed(execution, name, token)
+        except UserError as error:
+            raise UserError(f"{error}. {self._where_the_token_is()}") from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"--token-file {self._token_file} cannot be read: {error}") from None
         if not token:
             raise UserError(
-                f"job {self.job.name!r} can be changed only with its token, and there is no "
+                f"job {name!r} can be changed only with its token, and there is no "
                 f"{token_path(self.job.job_id)}. {self._where_the_token_is()}"
             )
         return token

@@ -7,13 +7,18 @@ An answer is made in memory before it is sent, so a client not reading it holds 
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, ClassVar
 
 from fastapi.responses import JSONResponse
 
+from seamark.model.redaction import redact
 from seamark.rest import connections
 from seamark.rest.connections import Connections
+
+log = logging.getLogger(__name__)
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -83,6 +88,12 @@ class Guard:
                         await self._app(scope, _replay(body or b"", receive), _collect(made))
                     else:
                         await _end(receive)
+        except Exception as error:  # uvicorn would log it, with its secrets
+            trace = redact("".join(traceback.format_exception(error)))
+            log.error("%s %s failed:\n%s", scope["method"], scope["path"], trace)
+            made.clear()
+            why = f"Internal server error ({type(error).__name__}); the server's log has more"
+            await refuse(500, why)(scope, receive, _collect(made))
         finally:
             connection.expect(connections.ANSWER_S)
         for message in made:

@@ -51,15 +51,22 @@ def _redacted_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
     record = _make_record(*args, **kwargs)
     if not _redactors or not f"{record.name}.".startswith("seamark."):
         return record
+    if record.exc_info:  # its trace has the words of drivers and users
+        trace = logging.Formatter().formatException(record.exc_info)
+        record.exc_info, record.exc_text = None, _redacted(trace)
     try:
-        text = shown = record.getMessage()
+        text = record.getMessage()
     except Exception:  # the handlers say so
         return record
-    for redactor in tuple(_redactors):
-        shown = redactor(shown)
-    if shown != text:  # else it keeps its form: collectors group lines by it
+    if (shown := _redacted(text)) != text:  # else it keeps its form: collectors group lines by it
         record.msg, record.args = shown, None
     return record
+
+
+def _redacted(text: str) -> str:
+    for redactor in tuple(_redactors):
+        text = redactor(text)
+    return text
 
 
 def job_redactor(

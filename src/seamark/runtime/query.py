@@ -52,7 +52,6 @@ from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.keyed_process import check_keyed
-from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.plans import NO_EXCHANGE_REUSE, require_watermarks
 from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
 from seamark.runtime.session import (
@@ -69,6 +68,7 @@ from seamark.runtime.stream_watch import watch_stream
 
 log = logging.getLogger(__name__)
 
+_MANIFEST = "manifest, by which a start looks for damage"
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 QUERY_START_S = 120.0
@@ -189,12 +189,45 @@ class StreamRun(QueryRun):
         if "processingTime" in self._trigger:
             self._checkpoint_trigger.prepare(self._spark)
         self.coordinator.start()
-        self._write_manifest(self.coordinator.last_committed)
+        with contextlib.ExitStack() as undo:
+            undo.push(self._give_up)
+            query = self._start()
+            undo.pop_all()
+        return query
+
+    def _start(self) -> StreamingQuery:
+        """Start Spark's query, and what watches it."""
+        with self.coordinator.upkeep.spared(_MANIFEST):
+            self._write_manifest(self.coordinator.last_committed)
         self._checks.after(self.coordinator)
         # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
+        tasks = self._epoch_tasks()
+        state = self.coordinator.channel_state
+        self._keyed.go_on_from(state.event_times)
+        self._work = EpochWork(tasks, self._job.checkpoint, state, self._keyed, self._spark)
+        with session_settings(self._spark, self._spark_settings):
+            query = self.query = self._start_query(pre_commit(tasks))
+        self._checkpoint_trigger.attach(query)
+        self._source_offsets.completed(self.coordinator.last_committed)
+        watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
+        threading.Thread(target=self._live, name="seamark-run").start()
+        return query
+
+    def _give_up(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """End what a start that fails with `error` has begun: nothing stays behind."""
+        assert error is not None
+        self.coordinator.fail(error)
+        if self.query is not None:
+            self._live()
+        else:
+            with contextlib.suppress(BaseException):  # `error` is raised already
+                self.coordinator.finish()
+        self._settled.set()
+
+    def _epoch_tasks(self) -> EpochTasks:
         assert self.coordinator.identity is not None
-        tasks = EpochTasks(
+        return EpochTasks(
             self._plan.layout,
             self.sinks,
             self._dead_letters,
@@ -209,21 +242,6 @@ class StreamRun(QueryRun):
                 if sink.process is not None
             },
         )
-        state = self.coordinator.channel_state
-        self._keyed.go_on_from(state.event_times)
-        self._work = EpochWork(tasks, self._job.checkpoint, state, self._keyed, self._spark)
-        try:
-            with session_settings(self._spark, self._spark_settings):
-                query = self.query = self._start_query(pre_commit(tasks))
-        except BaseException as error:
-            self.coordinator.fail(error)
-            self.coordinator.finish()
-            raise
-        self._checkpoint_trigger.attach(query)
-        self._source_offsets.completed(self.coordinator.last_committed)
-        threading.Thread(target=self._live, name="seamark-run").start()
-        watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
-        return query
 
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query. Spark reads and writes its checkpoint location meanwhile, so the
@@ -408,13 +426,9 @@ class StreamRun(QueryRun):
     # --- the end
 
     def _live(self) -> None:
-        """The run's own thread. It is no daemon thread, so the interpreter waits for it: the last
-        epoch of a bounded query is committed even if the program just ends."""
-        with RedactedLog(self._redactor):
-            self._settle_at_end()
-
-    def _settle_at_end(self) -> None:
-        """Wait for the query's end, then settle."""
+        """Wait for the query's end, then settle. The run's own thread is no daemon, so the
+        interpreter waits for it: the last epoch of a bounded query is committed even if the program
+        just ends."""
         query = self.query
         assert query is not None
         try:
@@ -453,7 +467,9 @@ class StreamRun(QueryRun):
             with contextlib.suppress(Exception):  # the run has ended well all the same
                 latest = self._store.latest_decision()
                 if self._store.epoch(latest).committed is not None:
-                    self.epoch_committed(latest)
+                    for what, work in self.after_commit(latest).items():
+                        with self.coordinator.upkeep.spared(what):
+                            work()
         self._source_offsets.close()
         self._settled.set()
 
@@ -471,21 +487,22 @@ class StreamRun(QueryRun):
         """Replace the secrets known to the redactor."""
         return self._redactor(text)
 
-    def epoch_committed(self, epoch: int) -> None:
+    def after_commit(self, epoch: int) -> Mapping[str, Callable[[], object]]:
         """Write the manifest and report the checkpoint to the sources and `on_committed`."""
-        self._write_manifest(epoch)
-        self._source_offsets.completed(epoch)
         assert self.coordinator.identity is not None
-        self._tell_committed(self.coordinator.identity, epoch)
+        return {
+            "offsets for lag tools": partial(self._source_offsets.completed, epoch),
+            "report of the checkpoint": partial(
+                self._tell_committed, self.coordinator.identity, epoch
+            ),
+            _MANIFEST: partial(self._write_manifest, epoch),
+        }
 
     def _write_manifest(self, epoch: int) -> None:
         """Record the files of a committed epoch's checkpoint. The next start and a restore look for
-        damage by this manifest. Without it they look less closely, so a failure is no error."""
-        try:
-            if epoch >= 0:
-                self._manifests.write(epoch)
-        except Exception as error:
-            log.warning("the manifest of epoch %d could not be written: %s", epoch, error)
+        damage by this manifest; without it they look less closely."""
+        if epoch >= 0:
+            self._manifests.write(epoch)
 
     def _failed(self, error: BaseException, cause: BaseException | None = None) -> None:
         if not self._stopping:
@@ -505,7 +522,8 @@ class StreamRun(QueryRun):
         def stop() -> None:
             deadline = time.monotonic() + 30
             while self.query is None and time.monotonic() < deadline:
-                time.sleep(0.05)
+                if self._settled.wait(0.05):
+                    return
             self._stop_query()
 
         threading.Thread(target=stop, name="seamark-stop", daemon=True).start()

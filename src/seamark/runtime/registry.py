@@ -24,7 +24,7 @@ from seamark.model.errors import CorruptRecordError, UserError
 from seamark.model.job_state import JobState
 from seamark.protocol.verdicts import DriverState
 from seamark.runtime.checkpoint_history import jobs_in, open_storage
-from seamark.runtime.token import is_signed, read_token
+from seamark.runtime.token import is_signed, tokens_at_hand
 
 
 def driver_state(storage: str, directory: str, store: CheckpointStore) -> DriverState:
@@ -186,16 +186,29 @@ def require_signed(execution: Execution, name: str, token: str) -> None:
         )
 
 
+def signing_token(execution: Execution, name: str) -> str | None:
+    """Return the token at hand with which the driver of the job `name` has signed this record; None
+    if there is no token at hand. Raises UserError if none of them has signed it."""
+    refusal: UserError | None = None
+    for token in tokens_at_hand(execution.start.job_id):
+        try:
+            require_signed(execution, name, token)
+            return token
+        except UserError as error:
+            refusal = refusal or error
+    if refusal is not None:
+        raise refusal
+    return None
+
+
 def token_for_reading(execution: Execution, name: str) -> str:
     """Return the job's token for read requests to the driver of the job `name`, or "". With the
     token the driver answers before it answers others. The token is "" if it is not at hand, if the
     driver is on another machine, or if the driver has not signed its address."""
     try:
-        token = read_token(execution.start.job_id) or ""
         host = urlsplit(execution.start.rest_url).hostname or ""
-        if token and RestConfig(address=host).is_loopback:
-            require_signed(execution, name, token)
-            return token
+        if RestConfig(address=host).is_loopback:
+            return signing_token(execution, name) or ""
     except (UserError, ValueError) as error:
         log.info("%s", error)
     return ""

@@ -162,7 +162,6 @@ class StartChecks:
         its epoch has closed no window, and is planned again with the watermark of before."""
         decided, planned = coordinator.last_committed, self._store.latest_planned()
         if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
-            coordinator.finish()
             path = self._store.external_path(decided)
             raise DrainedError(
                 f"job {self._name} was drained: its windows are closed, and rows that came now "

@@ -44,7 +44,6 @@ from seamark.runtime.failures import (
     reason_of,
 )
 from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.query import StreamRun
 
 log = logging.getLogger(__name__)
@@ -104,10 +103,6 @@ class Supervisor:
 
     def run(self) -> None:
         """Run the job until it has ended well, with everything settled, or raise its error."""
-        with RedactedLog(self._redactor):
-            self._run_to_end()
-
-    def _run_to_end(self) -> None:
         try:
             self._keep_running()
         except BaseException as error:
@@ -230,9 +225,10 @@ class Supervisor:
                 return  # as if never started: the next start settles the rest
             raise
         if not self._started:
-            start, sign = self._begun(self.job_id)
-            self.execution.begin(open_files(self._spark, self._directory), start, sign)
-            announce(start, self._directory)
+            with run.coordinator.upkeep.spared("record of the execution"):
+                start, sign = self._begun(self.job_id)
+                self.execution.begin(open_files(self._spark, self._directory), start, sign)
+                announce(start, self._directory)
         self._started = True
         self._down_since_s = None
         self.first_start.set()

@@ -3,7 +3,7 @@
     <SEAMARK_HOME, or ~/.seamark>/tokens/<job id>        0600, in directories of 0700
 
 A driver makes a new token when it starts a job (`DriverToken`) and deletes it at its end. The
-command line and the dashboard read it from its file (`read_token`). Where they run on another
+command line and the dashboard read it from its file (`tokens_at_hand`). Where they run on another
 machine, driver and callers are given one token instead (`given_token`), e.g. from a secret of
 Kubernetes. Nothing else contains it.
 
@@ -20,6 +20,7 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from seamark.model.errors import UserError
@@ -78,27 +79,36 @@ def _checked(token: str, source: str) -> str:
     return token
 
 
-def read_token(jid: str) -> str | None:
-    """Return the token of a job run by a driver of this user on this machine, else the one given by
-    the environment. None if there is none: the job has ended, or runs elsewhere, or under another
-    user with another home.
+def tokens_at_hand(jid: str) -> Iterator[str]:
+    """Yield the tokens that may be a job's: the one made by a driver of this user on this machine,
+    then the one given by the environment. None is there if the job has ended, or runs elsewhere, or
+    under another user with another home.
 
-    A killed driver leaves its token behind; no driver accepts it any more. Called before each
-    request to a job's driver, to change the job or to read it. Raises UserError if the file may not
-    be read.
+    A killed driver leaves its token behind, and no driver accepts it any more: the signature of a
+    driver's record tells which token is its own (`registry.signing_token`). Raises UserError if the
+    file may not be read, and no other token is given.
     """
     path = token_path(jid)
+    token = ""
     try:
         with path.open(encoding="ascii") as file:
             token = file.read(100).strip()
-    except FileNotFoundError:
-        return given_token()
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"the job's token {path} cannot be read ({type(error).__name__}); only the user who "
-            f"runs the job's driver may: be that user, or set {HOME_VARIABLE} to his directory"
-        ) from None
-    return token if _TOKEN.fullmatch(token) else None
+        if not isinstance(error, FileNotFoundError) and given_token() is None:
+            raise UserError(
+                f"the job's token {path} cannot be read ({type(error).__name__}); only the user "
+                f"who runs the job's driver may: be that user, or set {HOME_VARIABLE} to his "
+                "directory"
+            ) from None
+    if _TOKEN.fullmatch(token):
+        yield token
+    if given := given_token():
+        yield given
+
+
+def read_token(jid: str) -> str | None:
+    """Return the first of `tokens_at_hand`; None if there is none."""
+    return next(tokens_at_hand(jid), None)
 
 
 def sign(token: str, content: bytes) -> str:
@@ -122,6 +132,8 @@ class DriverToken:
         self.path = token_path(jid)
         if given := given_token():
             self._token = given
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)  # of a killed driver
             return
         self._token = secrets.token_urlsafe(32)
         _make_private(self.path.parent)

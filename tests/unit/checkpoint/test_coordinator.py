@@ -5,6 +5,7 @@ Spark is played by `decide`: it makes commits/<epoch>, as Spark does after forea
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 import time
@@ -582,6 +583,94 @@ def test_old_records_are_pruned(world: World) -> None:
     driver.finish()
     world.drivers.remove(driver)
     assert world.driver().last_committed == 102
+
+
+class Undeletable(LocalFiles):
+    """Deletes nothing: `hangs` until it is set, or refuses."""
+
+    hangs: threading.Event | None = None
+
+    def delete(self, path: str) -> None:
+        if self.hangs is not None:
+            self.hangs.wait()
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", path)
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_what_cannot_be_deleted_ends_no_run_and_holds_up_no_commit(
+    world: World, hangs: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seamark.checkpoint.upkeep.LAST_WORK_S", 0.2 if hangs else 60)
+    files = Undeletable(world.directory)
+    files.hangs = threading.Event() if hangs else None
+    real = world.job(num_retained=1)
+    store = CheckpointStore(files, LocalFiles(world.directory / "spark"))
+    job = CheckpointedJob("job", world.sinks, store, real.checkpoint)
+    monkeypatch.setattr(store, "preflight", lambda: None)
+    monkeypatch.setattr(world, "job", lambda: job)
+    driver = world.driver()
+    for epoch in range(16):
+        world.epoch(driver, epoch)
+        world.decide(epoch)
+        until(lambda: driver.last_committed == epoch)  # noqa: B023
+    driver.finish()
+    world.drivers.remove(driver)
+    if files.hangs is not None:
+        files.hangs.set()
+    else:
+        assert caplog.text.count("Directory not empty") == 1
+    assert len(world.sinks["orders"].visible) == 16
+    monkeypatch.undo()
+    successor = world.driver(num_retained=1)
+    world.epoch(successor, 16)
+    world.decide(16)
+    until(lambda: len(list((world.directory / "epochs").iterdir())) == 10)
+
+
+def test_an_idle_driver_outlives_a_storage_that_is_away_for_a_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("seamark.checkpoint.coordinator.IDLE_CHECK_S", 0.01)
+    driver = world.driver()
+    looks: list[int] = []
+
+    def away() -> int:
+        looks.append(1)
+        raise RecordNotStoredError("the storage is away")
+
+    with monkeypatch.context() as unreachable:
+        unreachable.setattr(driver._store, "latest_decision", away)
+        until(lambda: len(looks) > 3)
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    assert caplog.text.count("the storage is away") == 1
+
+
+@pytest.mark.parametrize("file", ["lease/1.json", "losses/0.orders.json", "ledger/9.json"])
+def test_a_damaged_file_that_serves_only_people_stops_no_start(world: World, file: str) -> None:
+    driver = world.driver()
+    for epoch in range(12):
+        world.epoch(driver, epoch)
+        world.decide(epoch)
+        until(lambda: driver.last_committed == epoch)  # noqa: B023
+    driver.finish()
+    world.drivers.remove(driver)
+    path = world.directory / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"{")
+    assert world.driver().last_committed == 11
+
+
+def test_committers_made_before_a_failure_are_closed(tmp_path: Path) -> None:
+    class Unmade(MemorySink):
+        def create_committer(self, context: Any) -> Any:
+            raise PreflightError("no driver of this system")
+
+    first = MemorySink()
+    with pytest.raises(PreflightError):
+        World(tmp_path, a=first, b=Unmade()).driver()
+    assert first.closed == 1
 
 
 def test_a_recovery_that_waits_for_a_dead_system_can_be_given_up(world: World) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, open_envelope, read_record, seal_envelope
+from seamark.checkpoint.local_files import LocalFiles
 from seamark.model.errors import CorruptRecordError
 
 BODY = {"epoch": 7, "sinks": {"orders": {"rows": 3, "committables": ["YQ=="]}}}
@@ -44,3 +46,20 @@ def test_another_kind_and_another_version_are_named() -> None:
     newer = json.loads(seal_envelope("prepared", BODY)) | {"version": 2}
     with pytest.raises(CorruptRecordError, match="version 2"):
         open_envelope("prepared", json.dumps(newer).encode(), "x")
+
+
+class Repeating(LocalFiles):
+    """Every answer of a create is lost, and its client repeats the request."""
+
+    def create(self, path: str, data: bytes) -> None:
+        super().create(path, data)
+        super().create(path, data)
+
+
+def test_a_record_whose_answer_was_lost_is_its_makers_and_nobody_elses(tmp_path: Path) -> None:
+    for kind in ("lease", "prepared", "sealed", "committed", "started"):
+        assert create_record(Repeating(tmp_path), kind, kind, BODY)
+        # Two drivers could write the same body: no call takes another's record for its own.
+        assert not create_record(LocalFiles(tmp_path), kind, kind, BODY)
+        assert not create_record(Repeating(tmp_path), kind, kind, BODY)
+        assert read_record(LocalFiles(tmp_path), kind, kind) == BODY

@@ -18,7 +18,7 @@ from seamark.checkpoint.row_hash import RowSums, row_hashes, sums
 from seamark.checkpoint.sink_epoch import SinkEpoch, Tally, TaskLedger
 from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore, JobIdentity
 from seamark.contracts.read_back import Targets
-from seamark.model.errors import CorruptRecordError
+from seamark.model.errors import RecordNotStoredError
 
 
 def a_store(directory: Path) -> CheckpointStore:
@@ -99,15 +99,62 @@ def test_an_attempt_without_a_ledger_is_read_and_starts_the_totals_anew(tmp_path
     assert (total.since, total.sums.rows) == (2, 3)
 
 
-def test_a_damaged_page_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [9, 19])
+def test_a_damaged_page_stops_no_driver_and_is_named(
+    tmp_path: Path, page: int, caplog: pytest.LogCaptureFixture
+) -> None:
     store = a_store(tmp_path)
     writer = LedgerWriter(store)
-    for epoch in range(10):
+    for epoch in range(24):
         commit(store, writer, epoch)
-    (page,) = (tmp_path / "ledger").iterdir()
-    page.write_bytes(page.read_bytes().replace(b'"rows":7', b'"rows":8'))
-    with pytest.raises(CorruptRecordError, match=r"ledger/9\.json: the checksum does not match"):
-        read_ledger(store)[0]
+    path = tmp_path / f"ledger/{page}.json"
+    path.write_bytes(path.read_bytes().replace(b'"rows":7', b'"rows":8').replace(b'"rows":17', b""))
+    successor = LedgerWriter(store)
+    successor.catch_up(23)
+    for epoch in range(24, 45):
+        commit(store, successor, epoch)
+    ledger = read_ledger(store)
+    assert (f"ledger/{page}.json" in caplog.text) == (page == 19)  # the newest one is needed
+    damaged = [*range(page - 9, page + 1)]
+    assert [entry.epoch for entry in ledger.entries] == sorted({*range(45)} - {*damaged})
+    assert [*ledger.unreadable] == damaged
+    assert all(f"ledger/{page}.json: the" in why for why in ledger.unreadable.values())
+    total = ledger.totals.of("out")
+    since = 20 if page == 19 else 0
+    assert (total.since, total.sums.rows) == (since, sum(range(since + 1, 46)))
+
+
+def test_a_damaged_record_of_an_older_epoch_stops_no_driver(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    for epoch in range(12):
+        commit(store, None, epoch)
+    (tmp_path / "epochs/4/prepared.1.json").write_bytes(b"{")
+    (tmp_path / "epochs/5/committed.json").write_bytes(b"")
+    assert [*read_ledger(store).unreadable] == [4, 5]
+    writer = LedgerWriter(store)
+    writer.catch_up(11)
+    store.prune(11, 1)
+    ledger = read_ledger(store)
+    assert [entry.epoch for entry in ledger.entries] == [0, 1, 2, 3, *range(6, 12)]
+    assert ledger.totals.of("out").since == 6  # no sum is over a gap
+    assert ledger.totals.of("out").sums.rows == sum(range(7, 13))
+
+
+def test_a_page_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    writer = LedgerWriter(store)
+    for epoch in range(9):
+        commit(store, writer, epoch)
+    (tmp_path / "ledger").write_bytes(b"")  # nobody can write below a file, root included
+    commit(store, None, 9)
+    for _ in range(2):
+        with pytest.raises(RecordNotStoredError, match=r"ledger/9\.json cannot be written"):
+            writer.committed(9, 1, {"out": part(9)})
+    (tmp_path / "ledger").unlink()
+    commit(store, writer, 10)
+    ledger = read_ledger(store)
+    assert [entry.epoch for entry in ledger.entries] == [*range(11)]
+    assert ledger.totals.of("out").sums.rows == sum(range(1, 12))
 
 
 # --- the tally of a task

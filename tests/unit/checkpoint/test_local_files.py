@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,6 +67,72 @@ def test_delete_takes_files_directories_and_nothing(tmp_path: Path) -> None:
     files.delete("d")
     files.delete("d")
     assert files.list("") == []
+
+
+def _delete(directory: str, start: object) -> None:
+    files = LocalFiles(directory)
+    for turn in range(60):
+        start.wait()  # type: ignore[attr-defined]
+        files.delete(f"epochs/{turn}")
+
+
+def test_processes_that_delete_one_directory_all_succeed(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    for turn in range(60):
+        for name in range(40):
+            path = tmp_path / f"epochs/{turn}/{name}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    context = multiprocessing.get_context("spawn")
+    start = context.Barrier(4)
+    racers = [context.Process(target=_delete, args=(str(tmp_path), start)) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(120)
+        assert racer.exitcode == 0
+    assert files.list("epochs") == []
+
+
+def test_a_directory_that_gets_a_file_meanwhile_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LocalFiles(tmp_path)
+    files.create("epochs/3/committed.json", b"")
+    rmdir, late = os.rmdir, [tmp_path / "epochs/3/manifest.json"]
+
+    def rmdir_later(path: Any, *, dir_fd: int | None = None) -> None:
+        if late:
+            late.pop().touch()
+        rmdir(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "rmdir", rmdir_later)
+    files.delete("epochs/3")
+    assert not late and files.list("epochs") == []
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_link_whose_answer_was_lost_is_its_makers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """NFS repeats the request, and is told that the name exists."""
+    files, link = LocalFiles(tmp_path), os.link
+    (tmp_path / "lease").mkdir()
+
+    def repeated(source: Path, target: Path) -> None:
+        if own:
+            link(source, target)
+        else:
+            target.write_bytes(source.read_bytes())  # another driver's, of the same bytes
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", repeated)
+    if own:
+        files.create("lease/1.json", b"mine")
+    else:
+        with pytest.raises(FileExistsError):
+            files.create("lease/1.json", b"mine")
+    assert [p.name for p in (tmp_path / "lease").iterdir()] == ["1.json"]
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

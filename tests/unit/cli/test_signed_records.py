@@ -125,6 +125,25 @@ def test_the_driver_that_has_signed_its_record_gets_the_token(
     assert ("GET", f"{JOB}/checkpoints/{trigger}", f"Bearer {known}") in driver.seen
 
 
+@pytest.mark.parametrize("stale", ["a token file", "the environment"])
+def test_a_killed_drivers_token_locks_nobody_out(
+    tmp_path: Path, driver: Listener, monkeypatch: pytest.MonkeyPatch, stale: str
+) -> None:
+    """The next driver got its token from the environment, or the callers' environment has that of
+    another one: the one that has signed the record is taken, by the verbs and by the dashboard."""
+    own, other = "b" * 43, "a" * 43
+    storage = record(tmp_path, driver.url, lambda content: sign(own, content))
+    file = DriverToken(JID).path
+    file.write_text(other if stale == "a token file" else own)
+    monkeypatch.setenv("SEAMARK_TOKEN", own if stale == "a token file" else other)
+    call("checkpoint", "clicks", "--storage", storage)
+    assert ("POST", f"{JOB}/checkpoints", f"Bearer {own}") in driver.seen
+    driver.seen.clear()
+    assert Jobs(storage).act(JID, "POST", "/stop", b"").status == 200
+    assert call("list", "--storage", storage).exit_code == 0
+    assert {given for _, _, given in driver.seen} == {f"Bearer {own}"}
+
+
 def test_a_token_of_an_earlier_driver_is_refused_with_the_remedy(
     tmp_path: Path, driver: Listener
 ) -> None:

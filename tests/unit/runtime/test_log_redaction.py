@@ -29,3 +29,15 @@ def test_no_line_of_seamarks_has_a_secret_while_the_job_runs(
         ours.warning("sink %s is away", "orders")
         assert caplog.records[-1].args == ("orders",), "a line without a secret lost its form"
     assert lines() == [raw, raw]
+
+
+def test_no_trace_of_seamarks_has_a_secret_while_the_job_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with RedactedLog(Redactor([SECRET])):
+        try:
+            raise ValueError(f"no login with {SECRET}")
+        except ValueError:
+            logging.getLogger("seamark.sinks.orders").exception("the sink is away")
+    assert "ValueError: no login with ***" in caplog.text
+    assert SECRET not in caplog.text

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seamark.model.errors import UserError
-from seamark.runtime.token import DriverToken, read_token, token_path
+from seamark.runtime.token import DriverToken, read_token, token_path, tokens_at_hand
 
 JID = "0123456789abcdef" * 2
 
@@ -114,6 +114,18 @@ def test_a_given_token_is_the_drivers_and_lies_in_no_home(
     assert read_token(JID) == secret
     driver.delete()
     assert read_token(JID) == secret
+
+
+def test_a_given_token_replaces_that_of_a_killed_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed = DriverToken(JID)
+    monkeypatch.setenv("SEAMARK_TOKEN", "g" * 40)
+    assert list(tokens_at_hand(JID)) == [killed.path.read_text().strip(), "g" * 40]
+    driver = DriverToken(JID)
+    assert read_token(JID) == "g" * 40
+    assert driver.allows(f"Bearer {'g' * 40}")
+    assert not killed.path.exists()
 
 
 def test_a_bad_given_token_is_refused_and_not_shown(

@@ -37,11 +37,13 @@ class LastWrites:
         entries: Iterable[LedgerEntry],
         undecided: Iterable[LedgerEntry],
         asked: tuple[int, int],
+        since: int = 0,
     ) -> None:
         """`undecided` attempts may be committed while the target is read: their keys are not
-        judged. `asked` are the first and last epoch to judge."""
-        self.since, writes = 0, list[tuple[int, int, Any]]()
-        for entry in entries:
+        judged. `asked` are the first and last epoch to judge; what was written before `since` is
+        not known."""
+        self.since, writes = since, list[tuple[int, int, Any]]()
+        for entry in (entry for entry in entries if entry.epoch >= since):
             for task in entry.sinks[uid].ledger if uid in entry.sinks else ():
                 if task.keys is None:
                     self.since = entry.epoch + 1
@@ -139,8 +141,8 @@ class KeyAudit:
         if writes.since:
             result.notes.append(
                 f"of epochs before {writes.since} the ledger has no keys (an epoch with more than "
-                f"{MOST_KEYED_ROWS} rows, or of an older release): keys that no later epoch has "
-                "written are not compared"
+                f"{MOST_KEYED_ROWS} rows, of an older release, or damaged): keys that no later "
+                "epoch has written are not compared"
             )
         if self._unknown.rows and self._incomplete:
             result.notes.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import Any
 
 import pyarrow as pa
@@ -94,7 +94,7 @@ class _JobAudit:
                 f"the program declares no sink {min(unknown)!r}; there are "
                 + ", ".join(declared.sinks)
             )
-        self._entries, self._totals = read_ledger(store)
+        self._entries, self._totals, self._unreadable = read_ledger(store)
         if not self._entries:
             raise UserError(f"{store.uri}: no epoch is committed, so there is nothing to audit")
         kept = (self._entries[0].epoch, self._entries[-1].epoch)
@@ -130,6 +130,9 @@ class _JobAudit:
             audit.tell(known)
         for a, b in twins:
             self._compare(audits, a, b)
+        for note in _not_compared(self._unreadable):
+            for audit in audits.values():
+                audit.result.notes.append(note)
         for loss in read_losses(self._store.files):
             if loss.sink in audits:
                 audits[loss.sink].result.notes.append(f"accepted: {loss}")
@@ -145,7 +148,8 @@ class _JobAudit:
                 "compared by its keys; leave the option out"
             )
         asked = (self.first, self.last)
-        writes = LastWrites(declared.uid, self._entries, self._undecided(), asked)
+        since = max(self._unreadable, default=-1) + 1
+        writes = LastWrites(declared.uid, self._entries, self._undecided(), asked, since)
         return KeyAudit(question, writes, self._incomplete(declared.uid))
 
     def _question(self, declared: DeclaredSink) -> Question:
@@ -196,6 +200,8 @@ class _JobAudit:
         identity, first = self._identity, self._entries[0].epoch
         if identity.restored_from is not None:
             return "the job was restored: rows of the job before it are in no ledger here"
+        if self._unreadable:
+            return f"the ledger of epoch {min(self._unreadable)} cannot be read"
         since = max(self._totals.of(uid).since, self._totals.since)
         if since > identity.first_epoch:
             return f"the ledger begins at epoch {since}, not at the job's first"
@@ -226,6 +232,14 @@ class _JobAudit:
                 place = f"epoch {entry.epoch}, beside sink {b}"
                 finding = Finding(Fault.SINKS_DIFFER, a, entry.epoch, abs(rows), place)
                 audits[a].result.findings.append(finding)
+
+
+def _not_compared(unreadable: Mapping[int, str]) -> Iterator[str]:
+    """Yield a line for each damaged file of the ledger, with the epochs that it was for."""
+    for why, epochs in groupby(sorted(unreadable), unreadable.__getitem__):
+        first, *others = epochs
+        which = f"epochs {first} to {others[-1]}" if others else f"epoch {first}"
+        yield f"{which} cannot be compared: {why}"
 
 
 def _sums(entry: LedgerEntry, uid: str) -> Any:

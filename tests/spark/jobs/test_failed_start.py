@@ -1,0 +1,94 @@
+"""A start that fails after the coordinator's start leaves nothing behind: no thread, no committer,
+no open transaction, no query. The same program then starts the job again.
+
+How: a real job into SQLite, whose start fails at each of the places between the coordinator's start
+and its return in turn, by an error put there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import seamark as sm
+from seamark.runtime import query as queries
+from seamark.runtime.checkpoint_trigger import CheckpointTrigger
+from seamark.runtime.query import StreamRun
+from seamark.runtime.start_checks import StartChecks
+from seamark.sinks.sqlite.committer import SQLiteCommitter
+from tests.spark.jobs.test_failures import bounded_job, count, files, open_transactions
+
+PLACES: dict[str, tuple[Any, str]] = {
+    "checks": (StartChecks, "after"),
+    "tasks": (queries, "EpochTasks"),
+    "settings": (queries, "session_settings"),
+    "query": (StreamRun, "_start_query"),
+    "attach": (CheckpointTrigger, "attach"),
+    "watch": (queries, "watch_stream"),
+}
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ours() -> set[str]:
+    """The names of the threads of runs; calls and clocks have a pool and an end of their own."""
+    kept = ("seamark-call", "seamark-clock", "seamark-close", "seamark-rest")
+    names = {t.name for t in threading.enumerate() if t.name.startswith("seamark-")}
+    return {name for name in names if not name.startswith(kept)}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_start_that_fails_leaves_nothing_behind(
+    spark: SparkSession, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path, count=2)
+    before, closed = ours(), []
+    close = SQLiteCommitter.close
+    monkeypatch.setattr(SQLiteCommitter, "close", lambda self: (close(self), closed.append(self)))
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(f"planted at {place}")
+
+    def job() -> sm.Job:
+        declared, clicks = bounded_job(tmp_path, restart_strategy=sm.RestartStrategy.none())
+        declared.sink(clicks, sm.SQLiteSink(str(tmp_path / "out.db"), table="t"), "out")
+        return declared
+
+    with monkeypatch.context() as planted:
+        planted.setattr(*PLACES[place], fail)
+        with pytest.raises(RuntimeError, match=f"planted at {place}"):
+            job().run()
+    until(lambda: ours() <= before)
+    assert len(closed) == 1
+    assert spark.streams.active == []
+    assert open_transactions(tmp_path) == []
+    job().run()
+    assert count(tmp_path) == (10, 10)
+    until(lambda: ours() <= before)
+
+
+def test_an_execution_that_cannot_be_recorded_does_not_end_the_job(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    def fail(*_: object) -> None:
+        raise OSError("no room")
+
+    files(tmp_path, count=2)
+    declared, clicks = bounded_job(tmp_path)
+    declared.sink(clicks, sm.SQLiteSink(str(tmp_path / "out.db"), table="t"), "out")
+    monkeypatch.setattr("seamark.runtime.supervision.open_files", fail)
+    declared.run()
+    assert count(tmp_path) == (10, 10)
+    assert "record of the execution: no room. The job does not need it" in caplog.text
