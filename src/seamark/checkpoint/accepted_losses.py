@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
-from seamark.checkpoint.envelope import create_record, load_record
+from seamark.checkpoint.envelope import create_record, load_for_people, load_record
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.model.errors import CorruptRecordError, LostTransactionError
+from seamark.model.errors import LostTransactionError
 from seamark.protocol.accept_loss import Acceptance
 
 log = logging.getLogger(__name__)
@@ -58,20 +58,15 @@ class AcceptedLoss:
 
 def read_losses(files: CheckpointFiles) -> Sequence[AcceptedLoss]:
     """Return the accepted losses of a job's directory, by epoch and sink; logs damaged records."""
-    found = []
-    for name in files.list(LOSSES):
-        if name.endswith(".json") and not name.startswith("."):
-            try:
-                found.append(_read(files, f"{LOSSES}/{name}"))
-            except CorruptRecordError as error:
-                log.warning("%s", error)
-    return sorted(found, key=lambda loss: (loss.epoch, loss.sink))
+    names = [name for name in files.list(LOSSES) if name.endswith(".json")]
+    found = (load_for_people(files, _KIND, f"{LOSSES}/{name}", _loss) for name in names)
+    return sorted(filter(None, found), key=lambda loss: (loss.epoch, loss.sink))
 
 
 def find_loss(files: CheckpointFiles, epoch: int, sink: str) -> AcceptedLoss | None:
     """Return the accepted loss of one sink in one epoch; None if none was accepted."""
     try:
-        return _read(files, _path(epoch, sink))
+        return load_record(files, _KIND, _path(epoch, sink), _loss)
     except FileNotFoundError:
         return None
 
@@ -103,9 +98,6 @@ def _path(epoch: int, sink: str) -> str:
     return f"{LOSSES}/{epoch}.{quote(sink, safe='')}.json"
 
 
-def _read(files: CheckpointFiles, path: str) -> AcceptedLoss:
-    def load(body: dict[str, Any]) -> AcceptedLoss:
-        tuples = {name: tuple(body[name]) for name in ("transactions", "unproved")}
-        return AcceptedLoss(**{**body, **tuples})
-
-    return load_record(files, _KIND, path, load)
+def _loss(body: dict[str, Any]) -> AcceptedLoss:
+    tuples = {name: tuple(body[name]) for name in ("transactions", "unproved")}
+    return AcceptedLoss(**{**body, **tuples})

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
+
+log = logging.getLogger(__name__)
 
 VERSION = 1
 T = TypeVar("T")
@@ -83,6 +86,20 @@ def load_record(
         return load(body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
+
+
+def load_for_people(
+    files: CheckpointFiles, kind: str, path: str, load: Callable[[dict[str, Any]], T]
+) -> T | None:
+    """Do as `load_record`; return None if there is no such record, or with a warning, if it cannot
+    be read: nothing depends on it."""
+    try:
+        return load_record(files, kind, path, load)
+    except FileNotFoundError:  # just being made, or deleted
+        return None
+    except Exception as error:
+        log.warning("%s/%s is left out: %s", files.uri, path, error)
+        return None
 
 
 def canonical(value: dict[str, Any]) -> bytes:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seamark.checkpoint.envelope import canonical, create_record, load_record
+from seamark.checkpoint.envelope import canonical, create_record, load_for_people
 from seamark.checkpoint.upkeep import Upkeep
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
@@ -193,13 +193,7 @@ class ExecutionStore:
         return create_record(self._files, kind, f"executions/{number}/{name}", body)
 
     def _open(self, path: str, kind: str, load: Callable[[dict[str, Any]], T]) -> T | None:
-        try:
-            return load_record(self._files, kind, path, load)
-        except FileNotFoundError:  # an execution just being begun, or deleted
-            return None
-        except Exception as error:
-            log.warning("%s/%s is left out: %s", self._files.uri, path, error)
-            return None
+        return load_for_people(self._files, kind, path, load)
 
 
 def _content(number: int, body: Mapping[str, Any]) -> bytes:

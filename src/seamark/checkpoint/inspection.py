@@ -8,7 +8,6 @@ docs/operations/damaged-checkpoint.md says how each fault is found, and lists th
 
 from __future__ import annotations
 
-import logging
 import re
 import zlib
 from collections.abc import Callable, Collection
@@ -39,8 +38,6 @@ from seamark.model.errors import (
     RestoreError,
 )
 from seamark.protocol.states import Seal
-
-log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|started)\.json")
 _TRIES = 5
@@ -221,11 +218,6 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
         for name in names
         if (match := _RECORD.fullmatch(name))
     }
-    manifest = None
-    try:
-        manifest = read_manifest(files, epoch)
-    except CorruptRecordError as error:  # without it the start looks less closely
-        log.warning("%s; epoch %d is checked without its manifest", error, epoch)
     prepared = sorted(int(n.split(".")[1]) for n in names if n.startswith("prepared."))
     committed = bodies.get("committed.json")
     if committed is not None:
@@ -251,7 +243,7 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
             ]
             found.uncommitted = max(standing, default=None)
             found.void = bool(prepared) and not standing
-    return manifest
+    return read_manifest(files, epoch)
 
 
 def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> list[str]:
@@ -388,11 +380,8 @@ def _state_file(spark: CheckpointFiles, path: str, expected: int | None) -> None
 def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str, int], ...]:
     """Return the state stores of the last manifest before `epoch`; none if it has none yet."""
     for earlier in reversed([e for e in store.epochs() if e < epoch][-5:]):
-        try:
-            if (manifest := read_manifest(store.files, earlier)) is not None:
-                return manifest.stores
-        except CorruptRecordError:
-            continue
+        if (manifest := read_manifest(store.files, earlier)) is not None:
+            return manifest.stores
     return ()
 
 

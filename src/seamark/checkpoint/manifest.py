@@ -9,6 +9,7 @@ leaves an epoch without one, and the next start writes it.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from typing import Any
 from seamark.checkpoint.envelope import create_record, load_record
 from seamark.checkpoint.spark_files import StateTree, StoreGroup, log_paths, metadata_at
 from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CorruptRecordError
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ def manifest_path(epoch: int) -> str:
 
 
 def read_manifest(files: CheckpointFiles, epoch: int) -> Manifest | None:
-    """Return the epoch's manifest, None if it has none; raises CorruptRecordError."""
+    """Return the epoch's manifest; None if it has none, or with a warning, if it is damaged."""
 
     def load(body: dict[str, Any]) -> Manifest:
         return Manifest(
@@ -45,6 +49,9 @@ def read_manifest(files: CheckpointFiles, epoch: int) -> Manifest | None:
     try:
         return load_record(files, "manifest", manifest_path(epoch), load)
     except FileNotFoundError:
+        return None
+    except CorruptRecordError as error:
+        log.warning("%s; epoch %d is checked without its manifest", error, epoch)
         return None
 
 

@@ -15,10 +15,10 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seamark.api.declarations import SPARK_DIRECTORY
-from seamark.checkpoint.envelope import create_record, read_record
+from seamark.checkpoint.envelope import create_record, load_for_people
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import (
@@ -143,20 +143,15 @@ class StatisticsStore:
         return [record for record in self._known.values() if record is not None]
 
     def _read(self, key: Key) -> StatisticsRecord | None:
-        path = f"{self.uri}/{key.path}"
-        try:
-            body = read_record(self._files, "statistics", key.path)
+        def load(body: dict[str, Any]) -> StatisticsRecord:
             restored = body["restored"]
             return StatisticsRecord(
                 CheckpointStatistics.from_record(body["checkpoint"]),
                 CheckpointCounts(**body["counts"]),
                 None if restored is None else RestoredCheckpointStatistics(**restored),
             )
-        except FileNotFoundError:  # pruned meanwhile
-            return None
-        except Exception as error:
-            log.warning("%s is left out of the checkpoint history: %s", path, error)
-            return None
+
+        return load_for_people(self._files, "statistics", key.path, load)
 
     def read(self) -> CheckpointingStatistics:
         """Return a summary of the stored records. The job need not be running."""

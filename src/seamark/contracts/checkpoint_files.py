@@ -20,8 +20,7 @@ class CheckpointFiles(Protocol):
         """Create `path` with all of `data`, or raise FileExistsError and change nothing.
 
         Exclusive among all processes and machines, atomic (a reader sees all of it or no file) and
-        durable on return. Parent directories are made. A file with the same bytes may count as made
-        by this call: where it matters who made it, they have something unique in them.
+        durable on return. Parent directories are made.
         """
 
     def read(self, path: str) -> bytes:

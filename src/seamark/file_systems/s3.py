@@ -158,12 +158,15 @@ class S3Upload:
         self._directory, self._path = directory, path
         self._buffer = bytearray()
         self.upload_id = upload_id
+        self.size = 0
+        """The bytes so far."""
         self.etags: list[str] = []
 
     def write(self, data: Any, /) -> int:
         """Append bytes."""
         view = memoryview(data).cast("B")
         self._buffer += view
+        self.size += view.nbytes
         while len(self._buffer) >= PART_BYTES:
             self._send(bytes(self._buffer[:PART_BYTES]))
             del self._buffer[:PART_BYTES]
@@ -220,7 +223,11 @@ class _S3File(NewFile):
             self._directory._put(self._path, bytes(self._buffer))
         else:
             etags = self._upload.finish()
-            self._directory.complete_upload(self._path, self._upload.upload_id, etags)
+            try:
+                self._directory.complete_upload(self._path, self._upload.upload_id, etags)
+            except FileNotFoundError:  # completed already, if its answer was lost
+                if self._directory.size(self._path) != self._upload.size:
+                    raise
 
     def discard(self) -> None:
         self.closed = True

@@ -24,7 +24,6 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.envelope import is_there
 from seamark.checkpoint.files_deadline import open_local, with_deadlines
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems import HadoopSettings
@@ -50,6 +49,7 @@ _CLIENT_SETTINGS = {
 """Settings of the clients that read and write records, unless the user has set them."""
 
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
+_TOKEN = "seamark-create"
 _CONFLICT_RETRIES = 5
 _TREE_TRIES = 5
 
@@ -121,15 +121,14 @@ class HadoopFiles:
         weakref.finalize(self, _unused().put, self._files).atexit = False
 
     def create(self, path: str, data: bytes) -> None:
-        """Create the file atomically; raise FileExistsError if it exists with other bytes. A client
-        repeats a write after a lost answer, and then finds its own file."""
-        ways = {"s3a": self._create_by_condition, "gs": self._create_by_generation}
-        try:
-            with _os_errors(f"{self.uri}/{path}"):
-                ways.get(self._scheme, self._create_by_rename)(path, data)
-        except FileExistsError:
-            if not is_there(self, path, data):
-                raise
+        """Create the file atomically; raise FileExistsError if it exists."""
+        with _os_errors(f"{self.uri}/{path}"):
+            if self._scheme == "s3a":
+                self._create_by_condition(path, data)
+            elif self._scheme == "gs":
+                self._create_by_generation(path, data)
+            else:
+                self._create_by_rename(path, data)
 
     def read(self, path: str) -> bytes:
         """Return the whole file."""
@@ -244,22 +243,24 @@ class HadoopFiles:
             finally:
                 stream.close()
             if not self._files.rename(temporary, target):
-                if self._files.exists(target):
+                if not self._files.exists(target):
+                    raise OSError(f"{self.uri}/{path}: the rename to it was refused")
+                if self._files.exists(temporary):  # else it is done, and its answer was lost
                     raise FileExistsError(f"{self.uri}/{path}")
-                raise OSError(f"{self.uri}/{path}: the rename to it was refused")
         except BaseException:
             with suppress(Py4JError):
                 self._files.delete(temporary, False)
             raise
 
     def _create_by_condition(self, path: str, data: bytes) -> None:
-        target = self._path(path)
+        target, token = self._path(path), secrets.token_hex(16)
         for attempt in range(_CONFLICT_RETRIES):
             try:
                 builder = self._files.createFile(target)
                 builder.overwrite(True)
                 builder.must(_CONDITIONAL, True)
                 builder.opt("fs.s3a.create.performance", True)  # asks nothing before the write
+                builder.opt(f"fs.s3a.create.header.{_TOKEN}", token)
                 stream = builder.build()
                 stream.write(bytearray(data))
                 stream.close()
@@ -270,10 +271,14 @@ class HadoopFiles:
                     continue  # S3: another client writes or deletes this key; ask again
                 if "RemoteFileChanged" not in text and "FileAlreadyExists" not in text:
                     raise
+                # The client repeats a write after a lost answer, and then finds its own file.
+                if self._is_ours(target, token):
+                    return
                 raise FileExistsError(f"{self.uri}/{path}") from None
 
     def _create_by_generation(self, path: str, data: bytes) -> None:
-        """Write an object on condition that it has no generation yet."""
+        """Write an object on condition that it has no generation yet. A repetition after a lost
+        answer may find its own object; `envelope.create_record` reads a record back."""
         try:
             stream = self._files.create(self._path(path), False)
             stream.write(bytearray(data))
@@ -283,6 +288,13 @@ class HadoopFiles:
             if "FileAlreadyExists" not in found and "412 Precondition Failed" not in found:
                 raise
             raise FileExistsError(f"{self.uri}/{path}") from None
+
+    def _is_ours(self, target: Any, token: str) -> bool:
+        try:
+            found = self._files.getXAttr(target, f"header.{_TOKEN}")
+        except Py4JError:
+            return False
+        return found is not None and bytes(found).decode() == token
 
     def check(self, path: str) -> int:
         """Read the file through: the file system compares its own checksums meanwhile. Raises

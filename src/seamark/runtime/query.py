@@ -197,8 +197,9 @@ class StreamRun(QueryRun):
 
     def _start(self) -> StreamingQuery:
         """Start Spark's query, and what watches it."""
-        with self.coordinator.upkeep.spared(_MANIFEST):
-            self._write_manifest(self.coordinator.last_committed)
+        decided = self.coordinator.last_committed
+        if decided >= 0:
+            self.coordinator.upkeep.later(_MANIFEST, partial(self._manifests.write, decided))
         self._checks.after(self.coordinator)
         # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
@@ -209,7 +210,7 @@ class StreamRun(QueryRun):
         with session_settings(self._spark, self._spark_settings):
             query = self.query = self._start_query(pre_commit(tasks))
         self._checkpoint_trigger.attach(query)
-        self._source_offsets.completed(self.coordinator.last_committed)
+        self._source_offsets.completed(decided)
         watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
         threading.Thread(target=self._live, name="seamark-run").start()
         return query
@@ -495,14 +496,8 @@ class StreamRun(QueryRun):
             "report of the checkpoint": partial(
                 self._tell_committed, self.coordinator.identity, epoch
             ),
-            _MANIFEST: partial(self._write_manifest, epoch),
+            _MANIFEST: partial(self._manifests.write, epoch),
         }
-
-    def _write_manifest(self, epoch: int) -> None:
-        """Record the files of a committed epoch's checkpoint. The next start and a restore look for
-        damage by this manifest; without it they look less closely."""
-        if epoch >= 0:
-            self._manifests.write(epoch)
 
     def _failed(self, error: BaseException, cause: BaseException | None = None) -> None:
         if not self._stopping:

@@ -258,3 +258,26 @@ def test_an_upload_shows_nothing_until_it_is_completed(s3: LocalS3) -> None:
     assert list(directory.uploads()) == []
     with pytest.raises(FileNotFoundError):
         directory.complete_upload("k=1/y", other.upload_id, other.etags)
+
+
+def test_an_upload_whose_completions_answer_was_lost_is_whole(
+    s3: LocalS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = S3Directory(f"s3a://{s3.bucket}/{uuid.uuid4().hex}", settings(s3))
+    complete, data = S3Directory.complete_upload, b"x" * (PART_BYTES + 5)
+
+    def repeated(self: S3Directory, *asked: Any) -> None:
+        complete(self, *asked)
+        raise FileNotFoundError("stores of this protocol differ in what they say of a repetition")
+
+    monkeypatch.setattr(S3Directory, "complete_upload", repeated)
+    put(directory, "large", data)
+    assert read(directory, "large") == data
+
+    def aborted(self: S3Directory, path: str, upload_id: str, etags: Any) -> None:
+        self.abort_upload(path, upload_id)
+        complete(self, path, upload_id, etags)
+
+    monkeypatch.setattr(S3Directory, "complete_upload", aborted)
+    with pytest.raises(FileNotFoundError):
+        put(directory, "aborted", data)
