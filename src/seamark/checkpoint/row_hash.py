@@ -128,10 +128,12 @@ def _hashes(values: pa.Array) -> Any:
         return _of_decimals(values)
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
-        elements = values.flatten()
-        return _of_lists(lambda *run: value_hashes(elements.slice(*run)), lengths)
+        return _of_lists(values.flatten(), lengths)
     if is_.is_map(kind):
-        return _of_maps(values)
+        # A null may have entries below it: they count for its own hash alone, which is replaced.
+        offsets = values.offsets.to_numpy()
+        entries = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
+        return _of_lists(entries[offsets[0] : offsets[-1]], np.diff(offsets))
     if is_.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         return _of_structs(names, values.flatten(), len(values))
@@ -183,32 +185,20 @@ def _of_decimals(values: pa.Array) -> Any:
     return avalanche(avalanche(words[:, 0] ^ P5) + words[:, 1] * P4 + np.uint64(kind.scale))
 
 
-def _of_lists(hashes_of: Callable[[int, int], Any], lengths: Any) -> Any:
-    """Return the lists' hashes; `hashes_of` returns those of a run of all their values, in order,
-    from its start and length. Values can be as small as a bit, so a run of them at a time."""
+def _of_lists(elements: pa.Array, lengths: Any) -> Any:
+    """Return the lists' hashes from all their elements, in order; from a run of them at a time, as
+    they can be as small as a bit."""
     counts = lengths.astype(np.int64)
     ends = np.cumsum(counts)
     starts, total = ends - counts, np.zeros(len(counts), np.uint64)
     for start in range(0, int(counts.sum()), _RUN):
-        hashes = hashes_of(start, _RUN)
+        hashes = value_hashes(elements.slice(start, _RUN))
         firsts, lasts = (np.clip(place - start, 0, len(hashes)) for place in (starts, ends))
         places = np.arange(start + 1, start + 1 + len(hashes)) - np.repeat(starts, lasts - firsts)
         mixed = avalanche(hashes + places.astype(np.uint64) * P2)
         running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))
         total += running[lasts] - running[firsts]
     return avalanche(total + counts.astype(np.uint64) * P3 + P4)
-
-
-def _of_maps(maps: pa.Array) -> Any:
-    # A null may have entries below it: they count for its own hash alone, and that is replaced.
-    offsets = maps.offsets.to_numpy()
-    entries = [part[offsets[0] : offsets[-1]] for part in (maps.keys, maps.items)]
-
-    def hashes_of(start: int, count: int) -> Any:
-        run = [part.slice(start, count) for part in entries]
-        return _of_structs(["key", "value"], run, len(run[0]))
-
-    return _of_lists(hashes_of, np.diff(offsets))
 
 
 def _of_structs(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Any:

@@ -180,6 +180,7 @@ def _operator(
     """Return the statistics of a source or stateful operator. A source has one subtask, its entry
     in Spark's offset log; an operator has one per partition."""
     number = max(len(figures.sizes), 1)
+    left = keyed is not None and keyed.persisted > 0  # by which of its tasks is not known
     return TaskCheckpointStatistics(
         uid=figures.uid,
         kind=figures.kind,
@@ -196,7 +197,9 @@ def _operator(
         num_acknowledged_subtasks=number,
         metrics=dict(figures.metrics),
         subtasks=tuple(
-            SubtaskCheckpointStatistics(index=partition, checkpointed_size=new, state_size=full)
+            SubtaskCheckpointStatistics(
+                index=partition, checkpointed_size=new, state_size=full, unaligned=left
+            )
             for partition, (new, full) in sorted(figures.sizes.items())
         ),
     )

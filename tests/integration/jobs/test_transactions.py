@@ -159,3 +159,63 @@ def test_killed_after_the_decision_and_committed_by_hand(scenario: SinksScenario
     loss = ["--epoch", "1", "--sink", "rows-to-kafka", "--reason", "no"]
     assert "runs: its driver finds the loss" in scenario.txn("accept-loss", *loss, code=2)
     end(scenario, driver)
+
+
+@pytest.fixture
+def two_sinks(kafka: LocalKafka, tmp_path: Path) -> Iterator[SinksScenario]:
+    with PostgresServer() as postgres:
+        outputs = [KafkaOutput(kafka.bootstrap_servers), PostgresOutput(postgres, "prepared")]
+        with SinksScenario(tmp_path, outputs) as scenario:
+            yield scenario
+
+
+def test_decided_transactions_aborted_by_force_are_lost_and_nothing_else(
+    two_sinks: SinksScenario,
+) -> None:
+    two_sinks.die_at("decided:3")
+    epoch = max(two_sinks.epochs_in("spark/commits"))
+    stored = [one for one in two_sinks.txn("list") if one["stored"]]
+    names = [option for one in stored for option in ("-t", one["transaction"])]
+    assert "--force does it all the same" in two_sinks.txn("abort", *names, code=2)
+    done = two_sinks.txn("abort", "--force", *names)
+    assert {one["transaction"] for one in done} == {one["transaction"] for one in stored}
+    assert [output.left_open() for output in two_sinks.outputs] == [[], []]
+
+    stopped = two_sinks.start()
+    assert stopped.wait(120) == 1
+    assert "seamark txn accept-loss" in stopped.text(), stopped.tail()
+    lost = {}
+    for output in two_sinks.outputs:
+        loss = ["--epoch", str(epoch), "--sink", output.uid, "--reason", "aborted by force"]
+        lost[output.uid] = two_sinks.txn("accept-loss", *loss)["rows"]
+    (rows,) = set(lost.values())  # of the same epoch
+    driver = go_on(two_sinks)
+    two_sinks.feeder.close()
+    wanted = two_sinks.expected() - 2 * rows
+    wait_until("all other rows", lambda: two_sinks.visible() >= wanted, 120, pause_s=0.2)
+    driver.stop()
+    found = two_sinks.check()
+    assert {anomaly.kind for anomaly in found} == {Kind.LOST}
+    assert sum(len(anomaly.rows) for anomaly in found) == 2 * rows
+    two_sinks.require_settled()
+
+
+def test_undecided_transactions_committed_by_force_stop_every_start(
+    two_sinks: SinksScenario,
+) -> None:
+    """Their rows are visible, and a job that went on would write them again."""
+    two_sinks.die_at("prepared:3")
+    found = two_sinks.txn("list")
+    names = [option for one in found for option in ("-t", one["transaction"])]
+    assert "--force does it all the same" in two_sinks.txn("commit", *names, code=2)
+    before = two_sinks.visible()
+    done = two_sinks.txn("commit", "--force", *names)
+    assert {one["transaction"] for one in done} == {one["transaction"] for one in found}
+    visible = two_sinks.visible()
+    assert visible > before
+    for _ in range(2):
+        stopped = two_sinks.start()
+        assert stopped.wait(120) == 1
+        assert "are committed already, and not by a driver of this job" in stopped.text()
+    assert two_sinks.visible() == visible
+    assert [output.left_open() for output in two_sinks.outputs] == [[], []]

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from seamark.dev.kafka import LocalKafka
+from tests.chaos.checker import Kind
 from tests.chaos.driver import wait_until
 from tests.chaos.matrix import UNALIGNED
 from tests.chaos.outputs import FilesOutput, SlowSQLiteOutput
@@ -30,10 +31,11 @@ POINTS = [
 WORKER_POINTS = ["channel-state-written:2", "channel-state-read:2"]
 
 
-def slow(directory: Path, kafka: LocalKafka) -> PassthroughScenario:
+def slow(directory: Path, kafka: LocalKafka, **options: str) -> PassthroughScenario:
     """Return a job whose sink takes 4 ms for a row, and whose epochs take 300 ms: rows come faster
     than they are written, until the input ends."""
-    return PassthroughScenario(directory, kafka.bootstrap_servers, rate=500.0, **UNALIGNED)
+    options = {**UNALIGNED, **options}
+    return PassthroughScenario(directory, kafka.bootstrap_servers, rate=500.0, **options)
 
 
 def rows_in_flight(scenario: Scenario) -> dict[int, int]:
@@ -101,3 +103,22 @@ def test_two_sinks_with_rows_in_flight(tmp_path: Path) -> None:
         assert any(killed.values()), killed
         scenario.finish(driver)
         scenario.require_settled()
+
+
+def test_at_least_once_loses_no_row_in_flight(kafka: LocalKafka, tmp_path: Path) -> None:
+    """Its sinks commit before the decision, so a dead epoch's rows come twice: nothing else."""
+    with slow(tmp_path, kafka, mode="at-least-once") as scenario:
+        driver = scenario.die_at_each(
+            ["pre-committed:3", "prepared:2", "prepared:1", "decided:2", "committed:3"],
+            then="channel-state-read:2",
+        )
+        killed = rows_in_flight(scenario)
+        assert sum(rows > 0 for rows in killed.values()) > len(killed) / 2, killed
+        wait_until("a dead worker", lambda: dead_worker(driver.text()), 120)
+        driver.kill_tree()
+        driver = scenario.start(slow_sink=False)
+        scenario.drain(driver)
+        driver.stop()
+        found = scenario.check()
+        assert {anomaly.kind for anomaly in found} == {Kind.DUPLICATED}, found[:5]
+        assert scenario.open_transactions() == []

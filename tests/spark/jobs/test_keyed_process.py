@@ -61,6 +61,7 @@ def run_until_rows_wait(home: Path, given: Input) -> None:
     (operator,) = (task for task in newest.tasks if task.persisted_data)
     assert operator.kind == "operator"
     assert newest.persisted_data == operator.persisted_data
+    assert [subtask.unaligned for subtask in operator.subtasks] == [True, True]
 
 
 def finish(home: Path, given: Input, name: str = "numbers", **how: Any) -> None:

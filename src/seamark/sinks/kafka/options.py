@@ -39,7 +39,7 @@ DEFAULTS: Mapping[str, str] = {
     "linger.ms": "5",
     "batch.size": "500000",
     "queue.buffering.max.messages": "200000",
-    "queue.buffering.max.kbytes": "262144",
+    "queue.buffering.max.kbytes": "65536",
     # As in Java: a key's rows land in the same partition as with Spark's own sink.
     "partitioner": "murmur2_random",
     "message.timeout.ms": "120000",
