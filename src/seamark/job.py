@@ -41,6 +41,7 @@ from seamark.model.checkpointing_statistics import NONE_YET, CheckpointingStatis
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
 from seamark.runtime.checkpoint_history import jobs_in, read_history
+from seamark.runtime.connect import require_classic
 from seamark.runtime.declaring import declare_sinks, declare_source
 from seamark.runtime.inspection import server_findings
 from seamark.runtime.job_facts import job_report
@@ -116,6 +117,7 @@ class Job:
         Another program finds its state again under this name.
         """
         uid = self.declaration.claim_uid(uid, "an operator")
+        require_classic(dataframe, f"operator {uid!r}")
         if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
             raise ConfigurationError(f"operator {uid!r}: give the streaming DataFrame it makes")
         self.declaration.operators[uid] = dataframe

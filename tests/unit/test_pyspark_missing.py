@@ -3,6 +3,7 @@ that needs it. Executors need none of a driver's packages."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -65,6 +66,26 @@ def test_a_verb_without_pyspark_is_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("seamark: PySpark is not installed; pip install")
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("refused", "name"),
+    [(("pyspark", "py4j"), "PySpark"), (("pandas",), "PySpark"), (("confluent_kafka",), "brokers")],
+)
+def test_the_doctor_goes_on_without_it_and_names_the_line(
+    refused: tuple[str, ...], name: str, tmp_path: Path
+) -> None:
+    arguments = ["doctor", "--json", "--storage", str(tmp_path), "--bootstrap-servers", "h:1"]
+    done = run(
+        without(*refused)
+        + "from seamark.cli.main import app\n"
+        + f"app({arguments!r}, prog_name='seamark')"
+    )
+    assert done.returncode == 1, done.stderr
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert checks[name]["missing"]
+    assert checks[name]["remedy"].startswith("pip install")
+    assert not checks["storage"]["missing"]
 
 
 def test_a_pyspark_too_old_is_one_line(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ class CheckpointConfig(Given):
 
     storage: the place of checkpoints: any URI for Spark's checkpoint location (``file:``,
         ``hdfs:``, ``s3a:``, ``gs:``), a local path, or `EphemeralStorage` for tests. Each job has
-        the directory ``<storage>/<job name>``. May be left out here if `seamark.toml` or the
-        command line gives it.
+        the directory ``<storage>/<job name>``. Left out here and in the settings from outside: this
+        user's ``~/.seamark/checkpoints`` (SEAMARK_STORAGE).
     savepoint_dir: the place of savepoints requested without a directory; a URI as above.
     interval: time between the starts of two epochs; 0 starts each epoch as soon as the last one
         ends. A bounded job does not wait for it.

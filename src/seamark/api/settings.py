@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from seamark.api.config import CheckpointConfig
+from seamark.api.config import CheckpointConfig, storage_uri
 from seamark.api.rest_config import RestConfig
 from seamark.api.restart_strategy import RestartStrategy
 from seamark.model.errors import ConfigurationError
+from seamark.model.home import HOME_VARIABLE, seamark_home
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -34,6 +35,9 @@ else:
 FILE_NAME = "seamark.toml"
 FILE_VARIABLE = "SEAMARK_CONFIG"
 """Environment: the path of the settings file; without it, `FILE_NAME` in the current directory."""
+STORAGE_VARIABLE = "SEAMARK_STORAGE"
+"""Environment: the storage of jobs and verbs that name none; without it, ``checkpoints`` in this
+user's ``~/.seamark``."""
 COMMAND_LINE_VARIABLE = "SEAMARK_SETTINGS"
 """Environment: a JSON array of the command line's ``key=value`` texts; may be percent-encoded."""
 RESTORE_VARIABLE = "SEAMARK_RESTORE"
@@ -86,7 +90,7 @@ class Setting:
     """A setting's value and its origin.
 
     The origin is ``"default"``, ``"program"``, the path of the settings file, or ``"command
-    line"``.
+    line"``; of the usual storage SEAMARK_STORAGE or this user's ``~/.seamark``.
     """
 
     value: Any
@@ -126,6 +130,8 @@ def resolve(
         if chosen is not None and chosen.value != settings[_STRATEGY_TYPE].value:
             settings = {k: s for k, s in settings.items() if not k.startswith(_STRATEGY)}
         settings |= layer
+    if not settings["storage"].value:
+        settings["storage"] = _usual_storage()
     try:
         config = CheckpointConfig(
             **_chosen(settings, _PLAIN, ""), restart_strategy=_strategy(settings)
@@ -133,17 +139,20 @@ def resolve(
         rest = RestConfig(**_chosen(settings, _REST_NAMES, _REST))
     except ConfigurationError as error:
         raise ConfigurationError(f"Job {job!r}: {error}{_blame(str(error), settings)}") from None
-    if not config.storage:
-        raise ConfigurationError(
-            f"Job {job!r}: nothing says where its checkpoints lie; give "
-            f"sm.CheckpointConfig(storage=…), or checkpoint.storage in {FILE_NAME} or with -D"
-        )
     origins = {key: s.origin for key, s in settings.items()}
     shown = Settings(
         (_full(key), Setting(value, origins.get(key, DEFAULT)))
         for key, value, _ in _values(config, rest)
     )
     return config, shown, rest
+
+
+def _usual_storage() -> Setting:
+    """Return the storage of jobs that name none: no verb on a laptop needs to be told it."""
+    if named := os.environ.get(STORAGE_VARIABLE):
+        return Setting(storage_uri(named, STORAGE_VARIABLE), STORAGE_VARIABLE)
+    home = seamark_home()
+    return Setting(storage_uri(home / "checkpoints", HOME_VARIABLE), str(home))
 
 
 def check_command_line(texts: Iterable[str]) -> None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seamark.cli.options import text
-from seamark.cli.terminal import say
+from seamark.cli.exits import BROKEN
+from seamark.cli.options import Json, Storage, echo_json, text
+from seamark.cli.terminal import say, waiting
 from seamark.cli.visible import echo
 from seamark.model.errors import UserError
 
@@ -90,6 +91,31 @@ def dev_postgres(port: _Port = None) -> None:
         echo(server.url())
 
     serve_until_interrupted(PostgresServer(port=port), PostgresServer.check, announce)
+
+
+def doctor(
+    storage: Storage = None,
+    bootstrap_servers: Annotated[
+        str | None, text("HOST:PORT,…", "Ask these Kafka brokers, too.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Try out what a job needs here: Java, PySpark, jars, drivers, ports, storage, clock, brokers.
+
+    Exit code 1: something is missing. The first time it fetches Spark's Kafka connector.
+    """
+    from seamark.operations.doctor import examine
+
+    with waiting("Looking"):
+        checks = list(examine(storage, bootstrap_servers))
+    if as_json:
+        echo_json([check.to_json() for check in checks])
+    else:
+        for check in checks:
+            remedy = f"; {check.remedy}" if check.remedy else ""
+            echo(f"{'MISSING' if check.missing else 'ok':<8}{check.name}: {check.found}{remedy}")
+    if any(check.missing for check in checks):
+        raise typer.Exit(BROKEN)
 
 
 @topic.command()
@@ -169,7 +195,7 @@ def _shown(data: bytes | None) -> str | None:
     return None if data is None else data.decode(errors="backslashreplace")
 
 
-def _rows_of_stdin(as_json: bool) -> Iterator[tuple[bytes | None, bytes | None]]:
+def _rows_of_stdin(as_json: bool) -> Iterator[dict[str, Any]]:
     if sys.stdin.isatty():
         say("a row a line: KEY<Tab>VALUE, or VALUE; Ctrl-D ends it")
     for place, line in enumerate(sys.stdin.buffer, 1):
@@ -178,13 +204,13 @@ def _rows_of_stdin(as_json: bool) -> Iterator[tuple[bytes | None, bytes | None]]
             yield _row_of_json(line, place)
         else:
             key, tab, value = line.partition(b"\t")
-            yield (key, value) if tab else (None, key)
+            yield {"key": key, "value": value} if tab else {"value": key}
 
 
-def _row_of_json(line: bytes, place: int) -> tuple[bytes | None, bytes | None]:
+def _row_of_json(line: bytes, place: int) -> dict[str, Any]:
     try:
         row: dict[str, Any] = json.loads(line)
-        return _encoded(row.get("key")), _encoded(row["value"])
+        return {"key": _encoded(row.get("key")), "value": _encoded(row["value"])}
     except (ValueError, TypeError, KeyError, AttributeError):
         raise UserError(
             f"stdin, line {place}: {line[:80].decode(errors='replace')!r} is no row; give "

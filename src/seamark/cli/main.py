@@ -51,7 +51,8 @@ def root(
 ) -> None:
     """State consistency for PySpark Structured Streaming.
 
-    Jobs are found by their checkpoints: --storage, or checkpoint.storage in seamark.toml.
+    Jobs are found by their checkpoints: --storage, checkpoint.storage in seamark.toml,
+    SEAMARK_STORAGE, or else ~/.seamark/checkpoints.
     """
 
 
@@ -76,6 +77,7 @@ app.command(
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
 app.command("verify", rich_help_panel="Develop")(verification.verify)
+app.command("doctor", rich_help_panel="Develop")(developing.doctor)
 app.add_typer(developing.dev, name="dev", rich_help_panel="Develop")
 app.add_typer(developing.topic, name="topic", rich_help_panel="Develop")
 

@@ -81,7 +81,9 @@ Job = Annotated[
 ]
 Storage = Annotated[
     str | None,
-    text("URI", "Storage of the job's checkpoints; default: checkpoint.storage in seamark.toml."),
+    text(
+        "URI", "Of the checkpoints; default: seamark.toml's, SEAMARK_STORAGE, else in ~/.seamark."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _VERBOSE = {"count": True, "callback": _log_to_stderr, "is_eager": True}

@@ -20,8 +20,8 @@ PATIENCE_S = 10.0
 _REMEDY = "is that its address? `seamark dev kafka --port 9092` starts one"
 _USERS, _PAGES = 20, ("/", "/cart", "/help", "/shop")
 
-Row = tuple[bytes | None, bytes | None]
-"""A message's key and value."""
+Message = Mapping[str, Any]
+"""`key` and `value`, text, bytes or None; perhaps `partition`, and `timestamp` in ms since 1970."""
 
 
 def parse_topic(text: str) -> tuple[str, int | None]:
@@ -75,7 +75,7 @@ def make_topics(
     return there
 
 
-def produce(servers: str, topic: str, rows: Iterable[Row]) -> int:
+def produce(servers: str, topic: str, rows: Iterable[Message]) -> int:
     """Produce rows as they come, the rows of a key in order; return their number once the brokers
     have all of them. Raises UserError for a missing topic, OperationFailedError if a row is
     refused."""
@@ -94,10 +94,10 @@ def produce(servers: str, topic: str, rows: Iterable[Row]) -> int:
     )
     count = 0
     try:
-        for key, value in rows:
+        for row in rows:
             while True:
                 try:
-                    producer.produce(topic, value, key)
+                    producer.produce(topic, **row)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -126,14 +126,14 @@ def follow(
         yield from log.follow(starts)
 
 
-def made_up_clicks(rate: float) -> Iterator[Row]:
+def made_up_clicks(rate: float) -> Iterator[Message]:
     """Yield clicks of made-up users, `rate` a second, without an end: the user is the key, the
     value JSON."""
     due = time.monotonic()
     while True:
         user = f"user-{random.randrange(_USERS)}"
         value = json.dumps({"user": user, "page": random.choice(_PAGES)})
-        yield user.encode(), value.encode()
+        yield {"key": user, "value": value}
         due += 1 / rate
         time.sleep(max(due - time.monotonic(), 0))
 

@@ -31,6 +31,7 @@ class FindingCode(Enum):
     SC002 = "source-reads-uncommitted", Severity.WARNING
     SC003 = "source-skips-lost-rows", Severity.WARNING
     SC004 = "source-retention-too-short", Severity.WARNING
+    SC005 = "spark-connect", Severity.ERROR
     ST001 = "operator-without-uid", Severity.WARNING
     ST002 = "replay-changes-rows", Severity.WARNING
     ST003 = "python-function-unproved", Severity.NOTE

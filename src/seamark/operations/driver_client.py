@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
+from seamark.model.home import HOME_VARIABLE
 from seamark.model.job_state import JobState
 from seamark.operations.storage import readable
 from seamark.runtime.registry import (
@@ -32,7 +33,7 @@ from seamark.runtime.registry import (
     signing_token,
     token_for_reading,
 )
-from seamark.runtime.token import HOME_VARIABLE, TOKEN_VARIABLE, token_path
+from seamark.runtime.token import TOKEN_VARIABLE, token_path
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
 

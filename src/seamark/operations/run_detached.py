@@ -22,9 +22,9 @@ from typing import Any
 from seamark.api.settings import PLAN_VARIABLE
 from seamark.checkpoint.executions import ANNOUNCE_VARIABLE, ExecutionStart
 from seamark.model.errors import OperationFailedError, UserError
+from seamark.model.home import seamark_home
 from seamark.operations.run import Program, has_ended
 from seamark.runtime.registry import ask_driver
-from seamark.runtime.token import seamark_home
 
 TAIL_LINES = 20
 _POLL_S = 0.1

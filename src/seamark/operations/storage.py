@@ -1,4 +1,4 @@
-"""The storage of a command: its --storage, or that of seamark.toml.
+"""The storage of a command: its --storage, or that of a job that names none (`api/settings.py`).
 
 Imports neither Spark nor a driver's client: a shell waits for `job_names`.
 """
@@ -18,7 +18,7 @@ from seamark.model.errors import OperationFailedError, UserError
 
 def storage_of(command: str, storage: str | None) -> str:
     """Return the storage as a URI. `storage` is the value of --storage. Raises ConfigurationError,
-    with the name of `command`, if neither --storage nor seamark.toml gives a storage."""
+    with the name of `command`, for one that can hold no checkpoints."""
     if storage is not None:
         return storage_uri(storage, "--storage")
     return str(resolve(command, CheckpointConfig())[0].storage)
@@ -35,7 +35,7 @@ def readable(uri: str) -> Iterator[None]:
 
 def storage_option(uri: str) -> str:
     """Return the option by which a command finds jobs of this storage: `` --storage <uri>``, or ""
-    if seamark.toml names it already."""
+    if it is the usual one here."""
     try:
         return "" if storage_of("", None) == uri else f" --storage {quote(uri)}"
     except UserError:

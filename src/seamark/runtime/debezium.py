@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from seamark.api.checks import one_of
 from seamark.model.errors import ConfigurationError
+from seamark.runtime.connect import require_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,6 +65,7 @@ def debezium(
 
     Raises ConfigurationError.
     """
+    require_classic(df, "sm.debezium")
     columns = _columns(df, schema)
     keys = (keys,) if isinstance(keys, str) else tuple(keys)
     if not keys or not set(keys) <= set(columns.names):

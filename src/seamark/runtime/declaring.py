@@ -14,6 +14,7 @@ from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
 from seamark.model.schema import Column
+from seamark.runtime.connect import require_classic
 from seamark.runtime.dead_letters import check_takes_dead_letters
 from seamark.runtime.process import interruptible
 from seamark.runtime.session import require_format, spark_schema, spark_session
@@ -23,6 +24,7 @@ def declare_source(
     job: str, source: Any, uid: str, replayable: bool | None
 ) -> tuple[DeclaredSource, set[str]]:
     """Return the source with its streaming DataFrame, and the source's secrets."""
+    require_classic(source, f"source {uid!r}")
     if isinstance(source, DataFrame):
         if not source.isStreaming:
             raise ConfigurationError(
@@ -63,6 +65,7 @@ def declare_sinks(
     dataframe: Any, sink: Any, uid: str, on_bad_row: str, dead_letters: Any
 ) -> list[DeclaredSink]:
     """Return the sink, followed by its dead-letter sink if it has one."""
+    require_classic(dataframe, f"sink {uid!r}")
     if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
         raise ConfigurationError(
             f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"

@@ -34,6 +34,7 @@ from xml.sax.saxutils import quoteattr
 from seamark.model.errors import MissingDependencyError
 from seamark.model.packages import NO_PYSPARK, SPARK_REMEDY, spec_of
 from seamark.runtime.child_jvm import release, start_jvm
+from seamark.runtime.connect import needs_driver
 
 KAFKA_VERSION = "4.3.0"
 MINIMUM_JAVA = 17
@@ -114,6 +115,8 @@ def require_pyspark() -> None:
     """Raise MissingDependencyError unless ``import pyspark`` gives one that Seamark runs on. Called
     at the first use of a name that needs Spark."""
     version = spark_version()
+    if spec_of("py4j") is None:  # the package pyspark-client
+        raise needs_driver(f"PySpark {version} in {_pyspark_directory()}")
     if _line(version) < OLDEST_SPARK:
         raise MissingDependencyError(
             f"PySpark {version} in {_pyspark_directory()} is too old: Seamark needs 4.0 or later; "

@@ -23,6 +23,7 @@ from seamark.api.config import StateBackend
 from seamark.api.declarations import JobDeclaration, check_name
 from seamark.contracts.keyed_process import KeyedProcessFunction
 from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.runtime.connect import require_classic
 from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
@@ -76,6 +77,7 @@ def keyed_process(
     """
     uid = check_name(uid, "keyed_process: uid")
     what = f"keyed_process {uid!r}"
+    require_classic(df, what)
     if not isinstance(df, DataFrame):
         raise ConfigurationError(f"{what}: give a DataFrame, found {type(df).__name__}")
     if not has_zoned_arrow():

@@ -21,6 +21,7 @@ from seamark.api.checks import one_of
 from seamark.api.declarations import DeclaredSink
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
+from seamark.runtime.connect import require_classic
 from seamark.runtime.session import spark_schema
 from seamark.runtime.spark_versions import arrow_schema
 
@@ -100,6 +101,7 @@ def process(
     Spark's, which is never interrupted. Each sink calls the function itself. Raises
     ConfigurationError.
     """
+    require_classic(dataframe, f"process {uid!r}")
     if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
         raise ConfigurationError(
             f"process {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"

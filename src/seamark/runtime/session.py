@@ -19,8 +19,9 @@ from pyspark.version import __version__ as spark_version
 
 from seamark.api.config import CheckpointConfig
 from seamark.model import failpoints
-from seamark.model.errors import MissingDependencyError, PreflightError, UserError
+from seamark.model.errors import MissingDependencyError, PreflightError
 from seamark.runtime import jars, worker_daemon
+from seamark.runtime.connect import require_classic
 from seamark.runtime.spark_versions import HAS_READ_LIMITS, named_here
 
 log = logging.getLogger(__name__)
@@ -53,11 +54,7 @@ def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
     spark = SparkSession.getActiveSession() if frame is None else frame.sparkSession
     if spark is None:
         spark = _make_session(name)
-    if not hasattr(spark, "_jsparkSession"):
-        raise UserError(
-            "this is a Spark Connect session; Seamark runs in the driver: start Spark without "
-            "a remote address"
-        )
+    require_classic(spark, f"job {name}")
     pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())
     if pid not in failpoints.companions:
         failpoints.companions.append(pid)

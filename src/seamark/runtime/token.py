@@ -24,19 +24,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seamark.model.errors import UserError
+from seamark.model.home import HOME_VARIABLE, seamark_home
 
-HOME_VARIABLE = "SEAMARK_HOME"
-"""Environment: the directory of this user's own files, instead of ``~/.seamark``."""
 TOKEN_VARIABLE, TOKEN_FILE_VARIABLE = "SEAMARK_TOKEN", "SEAMARK_TOKEN_FILE"
 """Environment: a job's token, or the path of a file with it: for its driver, and for callers."""
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 _GIVEN = re.compile(r"[A-Za-z0-9._~+/=-]{32,512}")
-
-
-def seamark_home() -> Path:
-    """Return the directory of this user's own files; it need not exist."""
-    return Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".seamark").absolute()
 
 
 def token_path(jid: str) -> Path:

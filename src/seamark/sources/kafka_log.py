@@ -68,6 +68,11 @@ class KafkaLog:
         except self._kafka.KafkaException as error:
             raise UserError(f"Kafka at {bootstrap_servers}: {error.args[0].str()}") from None
 
+    def cluster(self) -> tuple[int, int]:
+        """Return how many brokers and topics there are."""
+        found = self._ask(self._consumer.list_topics, None)
+        return len(found.brokers), len(found.topics)
+
     def partitions(self, topic: str) -> list[int]:
         """Return the partitions of a topic; none if there is no such topic."""
         found = self._ask(self._consumer.list_topics, topic)

@@ -16,6 +16,7 @@ from seamark.api.rest_config import RestConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.errors import ConfigurationError
+from seamark.runtime.connect import require_classic
 from seamark.sinks.write_ahead import WriteAheadSink
 from seamark.streaming.formats import sink_of
 from seamark.streaming.job import Place, StreamJob, Trigger
@@ -43,6 +44,7 @@ def write_stream(
         `storage` is said by ``checkpointLocation``, and `interval` by the trigger.
     rest: as for `Job`. `on_bad_row`, `dead_letters`: as for `Job.sink`.
     """
+    require_classic(dataframe, "write_stream")
     if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
         raise ConfigurationError(
             "write_stream: give a streaming DataFrame, read with spark.readStream; found "

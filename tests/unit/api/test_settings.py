@@ -14,6 +14,7 @@ import pytest
 import seamark as sm
 from seamark.api.settings import COMMAND_LINE_VARIABLE, FILE_VARIABLE, Setting, resolve
 from seamark.model.errors import ConfigurationError
+from seamark.operations.storage import storage_of, storage_option
 
 PROGRAM = sm.CheckpointConfig(
     storage="/program",
@@ -73,9 +74,36 @@ def test_command_line_over_file_over_program(directory: Path, command_line) -> N
     assert settings["checkpoint.storage"] == Setting("file:///program", "program")
 
 
+def test_a_job_that_names_no_storage_has_the_users_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same for `run` and for every verb: `storage_of` asks with an empty configuration."""
+    program, file = sm.CheckpointConfig(interval="5s"), tmp_path / "seamark.toml"
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SEAMARK_STORAGE", raising=False)
+    for settings in (program, sm.CheckpointConfig()):
+        config, origins, _ = resolve("j", settings)
+        assert config.storage == (tmp_path / "home/checkpoints").as_uri()
+        assert origins["checkpoint.storage"].origin == str(tmp_path / "home")
+    assert storage_of("list", None) == config.storage
+    assert storage_option(config.storage) == ""
+
+    monkeypatch.setenv("SEAMARK_STORAGE", "hdfs://n/seamark")
+    config, origins, _ = resolve("j", program)
+    assert config.storage == storage_of("list", None) == "hdfs://n/seamark"
+    assert origins["checkpoint.storage"] == Setting("hdfs://n/seamark", "SEAMARK_STORAGE")
+    assert resolve("j", PROGRAM)[0].storage == "file:///program"
+    file.write_text('checkpoint.storage = "/file"')
+    assert resolve("j", program)[0].storage == storage_of("list", None) == "file:///file"
+    assert storage_of("list", "/given") == "file:///given"
+
+    file.write_text("")
+    monkeypatch.setenv("SEAMARK_STORAGE", "wasb://c@a/x")
+    with pytest.raises(ConfigurationError, match="SEAMARK_STORAGE"):
+        resolve("j", program)
+
+
 def test_storage_may_come_from_outside_alone(command_line) -> None:
-    with pytest.raises(ConfigurationError, match=r"'j': nothing says where its checkpoints lie"):
-        resolve("j", sm.CheckpointConfig(interval="5s"))
     command_line("checkpoint.storage=s3a://bucket/a=b")
     assert resolve("j", sm.CheckpointConfig(interval="5s"))[0].storage == "s3a://bucket/a=b"
     ephemeral = sm.CheckpointConfig(storage=sm.EphemeralStorage())

@@ -96,7 +96,7 @@ def test_the_storage_may_stand_in_the_settings_file(storage: Path) -> None:
         ),
         (["clicks", "--storage", "nowhere"], "there is none at all"),
         (["clicks", "--storage", "store", "--id", 99], "kept are those from 0 to 30"),
-        (["clicks"], "checkpoint.storage in seamark.toml"),
+        (["clicks"], "/checkpoints holds no job"),
     ],
 )
 def test_mistakes_are_said_in_one_paragraph(

@@ -239,11 +239,13 @@ def test_wrong_arguments(storage: Path, arguments: list[str], says: str) -> None
 
 
 def test_without_a_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every verb looks into the user's own."""
     monkeypatch.chdir(tmp_path)
-    for verb in ("list", "info", "checkpoints", "checkpoint", "stop", "cancel", "dashboard"):
-        ended = call(verb, *([] if verb in ("list", "dashboard") else ["clicks"]))
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
+    for verb in ("list", "info", "checkpoints", "checkpoint", "stop", "cancel"):
+        ended = call(verb, *([] if verb == "list" else ["clicks"]))
         assert ended.exit_code == 2
-        assert "checkpoint.storage in seamark.toml" in paragraph(ended)
+        assert f"{tmp_path}/home/checkpoints" in paragraph(ended)
 
 
 def test_a_storage_that_cannot_be_read() -> None:
