@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +21,13 @@ _REFUSED = re.compile(
 )
 
 
-def check_columns(schema: Schema, sink: str) -> None:
+def check_columns(
+    schema: Schema, sink: str, cannot_name: Callable[[str], bool] = lambda name: False
+) -> None:
     """Raise ConfigurationError for a schema that no file or table can hold.
 
-    `sink` is the sink's description, for the message.
+    `sink` is the sink's description, for the message; `cannot_name` knows the names that no column
+    of its target can have.
     """
     if not schema:
         raise ConfigurationError(f"{sink}: the DataFrame has no columns; select at least one")
@@ -37,10 +40,12 @@ def check_columns(schema: Schema, sink: str) -> None:
                 "name, or differ in case alone; rename one with withColumnRenamed"
             )
         seen[column.name.lower()] = column.name
-        if "\0" in column.name or column.name.lower().startswith("_seamark"):
+        own = column.name.lower().startswith("_seamark")
+        if own or "\0" in column.name or cannot_name(column.name):
             raise ConfigurationError(
-                f"{sink}: column {column.name!r}: a name with NUL ends there for some targets, and "
-                "'_seamark…' are Seamark's own; rename it with withColumnRenamed"
+                f"{sink}: column {column.name!r} has "
+                + ("a name of Seamark's own" if own else "a name that the target does not take")
+                + "; rename it with withColumnRenamed"
             )
         if found := _REFUSED.search(column.type):
             within = "" if found[1] == column.type else f" (within {column.type})"

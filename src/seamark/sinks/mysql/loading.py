@@ -66,6 +66,7 @@ def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryA
             )
         nothing = pa.scalar(None, kind)
         text = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.string())
+        text = pc.if_else(pc.equal(text, "-0"), "-0e0", text)  # an integer has no -0
     elif pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         text = as_text(column).cast(pa.string())
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):

@@ -121,7 +121,11 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """See `TwoPhaseCommitSink`: scalars unchanged; arrays, maps and structs as JSON."""
-        check_columns(schema, self.describe())
+        check_columns(
+            schema,
+            self.describe(),
+            lambda n: not 1 <= len(n) <= 64 or n.endswith(" ") or max(n) > "\uffff",
+        )
         for key in self.keys:
             require_column(key, schema, "key", "keys", self.describe())
         changes.check_schema(self.op, schema, self.describe())

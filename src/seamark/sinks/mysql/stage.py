@@ -26,6 +26,8 @@ from seamark.sinks.mysql.table import read_checks
 
 _ORDER = "_seamark_row"
 """Beside op: the order in which the rows came."""
+_FROM = "_seamark_from"
+"""The stage's alias: no table's name, as a user's table may be called `s`."""
 _DELETED = f"{STAGED_OP} = '{DELETE}'"
 _log = logging.getLogger(__name__)
 
@@ -147,14 +149,14 @@ def _move_statement(committable: MySQLCommittable, stage: str, with_op: bool) ->
     columns = [server.quoted(name) for name in committable.columns]
     statement = (
         f"INSERT INTO {into} ({', '.join(columns)}) "
-        f"SELECT {', '.join(f's.{name}' for name in columns)} FROM {stage} AS s"
+        f"SELECT {', '.join(f'{_FROM}.{name}' for name in columns)} FROM {stage} AS {_FROM}"
     )
     if with_op:
         # Of each key the last row. Without ORDER BY: MySQL 8.0.15 then updates with wrong values.
         by = ", ".join(map(server.quoted, committable.keys))
         statement += (
             f" JOIN (SELECT MAX({_ORDER}) AS {_ORDER} FROM {stage} GROUP BY {by}) AS newest "
-            f"ON s.{_ORDER} = newest.{_ORDER} WHERE NOT s.{_DELETED}"
+            f"ON {_FROM}.{_ORDER} = newest.{_ORDER} WHERE NOT {_FROM}.{_DELETED}"
         )
     if not committable.keys:
         return statement
@@ -163,5 +165,5 @@ def _move_statement(committable: MySQLCommittable, stage: str, with_op: bool) ->
     # A row of keys alone has no other column to update.
     changed = changed or [server.quoted(committable.keys[0])]
     return f"{statement} ON DUPLICATE KEY UPDATE " + ", ".join(
-        f"{into}.{name} = s.{name}" for name in changed
+        f"{into}.{name} = {_FROM}.{name}" for name in changed
     )

@@ -29,6 +29,12 @@ from seamark.sinks.postgres.writer import CopyWriter
 MODES = ("prepared", "staged", "upsert")
 
 
+def _cannot_name(name: str) -> bool:
+    """Whether PostgreSQL cuts off the name of a column, or has such a column in every table."""
+    system = ("ctid", "xmin", "cmin", "xmax", "cmax", "tableoid")
+    return name in system or not 1 <= len(name.encode()) <= 63
+
+
 @dataclass(frozen=True, repr=False)
 class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     """Write rows into a PostgreSQL table, exactly once, by two-phase commit.
@@ -126,7 +132,7 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
 
         Raises ConfigurationError for types that no column can hold, and for missing keys.
         """
-        check_columns(schema, self.describe())
+        check_columns(schema, self.describe(), _cannot_name)
         changes.check_schema(self.op, schema, self.describe())
         names = [column.name for column in schema]
         if missing := [key for key in self.keys if key not in names]:

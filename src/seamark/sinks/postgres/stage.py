@@ -180,7 +180,7 @@ def _move(connection: Any, committable: PostgresCommittable) -> None:
             kept = f"WHERE NOT ({_DELETED}) "
         # Of several rows of one key take the last one written: ctid follows the task's order.
         move = (
-            f"INSERT INTO {target} ({listed}) SELECT {listed} FROM "
+            f"INSERT INTO {target} AS target ({listed}) SELECT {listed} FROM "  # not `excluded`
             f"(SELECT DISTINCT ON ({keys}) * FROM {stage} ORDER BY {keys}, ctid DESC) AS newest "
             f"{kept}ON CONFLICT ({keys}) DO {f'UPDATE SET {change}' if others else 'NOTHING'}"
         )
