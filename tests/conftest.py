@@ -20,6 +20,7 @@ import pytest
 from tests import core
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
+from tests.servers.disk import SmallDisk
 from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
@@ -143,6 +144,12 @@ def hdfs() -> Iterator[LocalHdfs]:
 def s3() -> Iterator[LocalS3]:
     """An S3 server; a test may kill it, and brings it back."""
     yield from serving(LocalS3)
+
+
+@pytest.fixture
+def disk() -> Iterator[SmallDisk]:
+    """A disk of the test's own."""
+    yield from serving(SmallDisk)
 
 
 @pytest.fixture(scope="session")

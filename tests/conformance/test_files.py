@@ -33,9 +33,11 @@ from seamark.verify.conformance import (
     ForgettingConformance,
     LineConformance,
     LineUnderTest,
+    OutageConformance,
     SinkConformance,
     SinkUnderTest,
 )
+from tests.servers.disk import SmallDisk
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
 
@@ -66,11 +68,14 @@ def checked(rows: pa.Table) -> list[int]:
 
 @pytest.fixture(params=["parquet", "json", "csv"])
 def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
-    form = request.param
-    sink = FileSink(tmp_path / "target", format=form)
+    return on_disk(tmp_path / "target", request.param)
+
+
+def on_disk(target: Path, form: str) -> SinkUnderTest:
+    sink = FileSink(target, format=form)  # type: ignore[arg-type]
 
     def drop(file: PendingFile) -> None:
-        (tmp_path / f"target/_seamark/pending/{file.job_id}/{file.sink_uid}").joinpath(
+        (target / f"_seamark/pending/{file.job_id}/{file.sink_uid}").joinpath(
             f"{file.handle}.pending"
         ).unlink()
 
@@ -84,12 +89,37 @@ def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
         commit_failpoints=RENAMES,
         gone=CommitOutcome.UNKNOWN,
         drop=drop,
-        forget=lambda file: (tmp_path / "target" / file.handle).unlink(),
+        forget=lambda file: (target / file.handle).unlink(),
     )
 
 
 class TestFiles(SinkConformance, ExpiryConformance, ForgettingConformance):
     pass
+
+
+class TestOutages(OutageConformance):
+    """The directory's disk is not mounted, and the line to S3 is away or silent. A rename needs no
+    byte of a full disk."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture(params=["disk", "s3"])
+    def under(self, request: pytest.FixtureRequest) -> SinkUnderTest:
+        where = request.getfixturevalue(request.param)
+        if isinstance(where, SmallDisk):
+            made, outages = on_disk(where.path, "parquet"), {"not mounted": where.not_mounted}
+            return dataclasses.replace(made, outages=outages)
+        return through_a_proxy(where, **{"fs.s3a.connection.timeout": "1s"})
+
+
+def through_a_proxy(s3: LocalS3, **settings: str) -> SinkUnderTest:
+    made = under_test(s3)
+
+    def through(port: int) -> FileSink:
+        given = {**s3.spark_settings(f"http://127.0.0.1:{port}"), **settings}
+        return dataclasses.replace(made.sink, hadoop=given)  # type: ignore[type-var]
+
+    return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", s3.port, through))
 
 
 @pytest.fixture(params=["hdfs", "s3"])
@@ -143,13 +173,7 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
 class TestLineToS3(LineConformance):
     @pytest.fixture
     def under(self, s3: LocalS3) -> SinkUnderTest:
-        made = under_test(s3)
-
-        def through(port: int) -> FileSink:
-            settings = s3.spark_settings(f"http://127.0.0.1:{port}")
-            return dataclasses.replace(made.sink, hadoop=settings)
-
-        return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", s3.port, through))
+        return through_a_proxy(s3)
 
 
 @pytest.mark.chaos  # minutes: the client tries again after each cut

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,15 +16,21 @@ from seamark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
     ForgettingConformance,
+    OutageConformance,
     RefusalConformance,
     SinkConformance,
     SinkUnderTest,
 )
+from tests.servers.disk import SmallDisk
 
 
 @pytest.fixture
 def under(tmp_path: Path) -> SinkUnderTest:
-    sink = SQLiteSink(tmp_path / "target.db", table="orders")
+    return under_test(tmp_path)
+
+
+def under_test(directory: Path) -> SinkUnderTest:
+    sink = SQLiteSink(directory / "target.db", table="orders")
 
     def visible() -> list[int]:
         with database.connect(sink.path) as cursor:
@@ -48,6 +56,26 @@ def under(tmp_path: Path) -> SinkUnderTest:
 
 class TestSQLite(SinkConformance, ExpiryConformance, ForgettingConformance, RefusalConformance):
     pass
+
+
+class TestOutages(OutageConformance):
+    """The disk is full or not mounted; another program holds the database."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture
+    def under(self, disk: SmallDisk) -> SinkUnderTest:
+        made = under_test(disk.path)
+        outages = {**disk.outages, "locked": partial(locked, made.sink.path)}  # type: ignore[attr-defined]
+        return dataclasses.replace(made, outages=outages)
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[None]:
+    with database.connect(path) as cursor:
+        cursor.execute("BEGIN EXCLUSIVE")
+        yield
+        cursor.execute("ROLLBACK")
 
 
 class TestChangedSQLite(SinkConformance, ExpiryConformance, ForgettingConformance):

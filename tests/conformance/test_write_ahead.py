@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,8 @@ import pytest
 from seamark import EpochToken, WriteAheadSink
 from seamark.verify.conformance import (
     ExpiryConformance,
+    LineUnderTest,
+    OutageConformance,
     SinkUnderTest,
     WriteAheadConformance,
     steps,
@@ -99,6 +102,26 @@ def under(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SinkUnderT
         return [number for (number,) in found]
 
     yield SinkUnderTest(TableSink(database), numbers, visible, **FAILPOINTS)
+
+
+class TestOutages(OutageConformance):
+    """The endpoint is away, silent, or answers by halves."""
+
+    _checkpoints = WriteAheadConformance._checkpoints
+
+    @pytest.fixture
+    def under(self, tmp_path: Path) -> Iterator[SinkUnderTest]:
+        with http_endpoint(tmp_path) as endpoint:
+            port = urlsplit(endpoint.url).port
+            assert port is not None
+
+            def through(port: int) -> Any:
+                return WriteAheadSink.http(
+                    f"http://127.0.0.1:{port}/rows?keep", idempotent=True, timeout="1s"
+                )
+
+            line = LineUnderTest("127.0.0.1", port, through)
+            yield SinkUnderTest(through(port), lines, endpoint.rows, line=line, **FAILPOINTS)
 
 
 class TestWriteAhead(WriteAheadConformance, ExpiryConformance):

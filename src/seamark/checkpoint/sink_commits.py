@@ -51,6 +51,7 @@ R = TypeVar("R")
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
+LISTING_DEADLINE_S = 20.0
 LAST_CALL_S = 10.0
 """Time left to a call once the run has been given up."""
 
@@ -250,7 +251,7 @@ class SinkCommits:
         attached = self._attached[uid]
         left = [
             found.committable
-            for found in self.list_lingering(uid)
+            for found in self.list_lingering(uid, once=once)
             if found.generation < below_generation and found.committable.handle not in keep
         ]
         if left:
@@ -282,12 +283,18 @@ class SinkCommits:
 
     # --- single transactions, for an operator
 
-    def list_lingering(self, uid: str) -> Sequence[Lingering[Any]]:
-        """Return the open transactions of one sink. Raises AbortFailedError without an answer."""
-        committer = self._attached[uid].committer
-        return self._call(
-            uid, "list_lingering", lambda: list(committer.list_lingering()), AbortFailedError
-        )
+    def list_lingering(self, uid: str, *, once: bool = False) -> Sequence[Lingering[Any]]:
+        """Return the open transactions of one sink. Raises AbortFailedError without an answer:
+        after LISTING_DEADLINE_S or, with `once`, at once."""
+        listed = self._attached[uid].committer.list_lingering
+        deadline = 0.0 if once else time.monotonic() + LISTING_DEADLINE_S
+        while True:
+            try:
+                return self._call(uid, "list_lingering", lambda: list(listed()), AbortFailedError)
+            except AbortFailedError:
+                if uid in self._hanging or time.monotonic() > min(deadline, self.give_up_at):
+                    raise
+            time.sleep(LONGEST_PAUSE_S)
 
     def describe_open(self, uid: str, committables: Sequence[Any]) -> Sequence[OpenFacts]:
         """Return what the system tells of open transactions, in order; or empty facts."""
@@ -369,7 +376,11 @@ class SinkCommits:
             except SeamarkError:
                 raise
             except Exception as cause:
-                raise error(f"sink {uid!r}: {what}: {type(cause).__name__}: {cause}") from cause
+                why = f"{type(cause).__name__}: {cause}"
+                raise error(
+                    f"sink {uid!r}: {what} has no answer ({why}); start the job again when its "
+                    "system answers"
+                ) from cause
         raise error(
             f"sink {uid!r}: {what} has not returned within {self.deadline_s:g} s, or within "
             f"{LAST_CALL_S:g} s of the job's end: its system hangs. Nothing decided is lost: start "

@@ -178,7 +178,7 @@ class Committer(Protocol[C]):
     def list_lingering(self) -> Iterable[Lingering[C]]:
         """List every open transaction of this job and sink, of any generation and attempt.
 
-        Raises AbortFailedError if the system does not answer within seconds.
+        Raises the driver's own error if the system does not answer within seconds.
         """
 
     @abstractmethod
@@ -322,5 +322,5 @@ class DescribesTransactions(Protocol[C_contra]):
     def describe_open(self, committables: Sequence[C_contra]) -> Sequence[OpenFacts]:
         """Return the facts of each, in order; empty facts for an ended one.
 
-        Raises AbortFailedError if the system does not answer within seconds.
+        Raises the driver's own error if the system does not answer within seconds.
         """

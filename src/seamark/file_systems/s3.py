@@ -22,7 +22,6 @@ PART_BYTES = 8 << 20
 """The size of every part but the last: some stores want equal parts. S3 takes at least 5 MiB."""
 MOST_PARTS = 10_000
 """S3's limit; it bounds a file to 78 GiB."""
-_DEADLINES = {"connect_timeout": 10, "read_timeout": 20}
 _MISSING = {"404", "NoSuchKey", "NoSuchUpload", "NoSuchBucket", "NotFound"}
 _DENIED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
 
@@ -57,12 +56,12 @@ class S3Directory:
     def size(self, path: str) -> int | None:
         """Return an object's bytes."""
         found = self._head(path)
-        return None if found is None else int(found["ContentLength"])
+        return None if found is None else int(_whole(found, "ContentLength"))
 
     def modified(self, path: str) -> float | None:
         """Return when an object was written."""
         found = self._head(path)
-        return None if found is None else float(found["LastModified"].timestamp())
+        return None if found is None else float(_whole(found, "LastModified").timestamp())
 
     def _head(self, path: str) -> Any:
         try:
@@ -95,7 +94,7 @@ class S3Directory:
             answer = _client(self._options, tries=1).create_multipart_upload(
                 Bucket=self._bucket, Key=self._key(path), **self._encryption()
             )
-        return S3Upload(self, path, answer["UploadId"])
+        return S3Upload(self, path, _whole(answer, "UploadId"))
 
     def complete_upload(self, path: str, upload_id: str, etags: Sequence[str]) -> None:
         """Make the object of its parts, in one step.
@@ -103,10 +102,11 @@ class S3Directory:
         Raises FileNotFoundError if the upload has ended, completed or aborted.
         """
         parts = [{"PartNumber": n, "ETag": f'"{etag}"'} for n, etag in enumerate(etags, start=1)]
-        self._call(
+        answer = self._call(
             path, "complete_multipart_upload", Key=self._key(path), UploadId=upload_id,
             MultipartUpload={"Parts": parts},
         )  # fmt: skip
+        _whole(answer, "ETag")  # S3 begins with 200, and may end with an error
 
     def abort_upload(self, path: str, upload_id: str) -> None:
         """Delete the parts: the upload can no longer be completed. An ended one is fine."""
@@ -125,7 +125,7 @@ class S3Directory:
             path, "upload_part", Key=self._key(path), UploadId=upload_id, PartNumber=number,
             Body=data,
         )  # fmt: skip
-        return str(answer["ETag"]).strip('"')
+        return str(_whole(answer, "ETag")).strip('"')
 
     def _put(self, path: str, data: bytes) -> None:
         self._call(path, "put_object", Key=self._key(path), Body=data, **self._encryption())
@@ -142,7 +142,9 @@ class S3Directory:
     def _pages(self, path: str, operation: str, **arguments: Any) -> Iterator[Any]:
         with _os_errors(f"{self.uri}/{path}"):
             pages = _client(self._options).get_paginator(operation)
-            yield from pages.paginate(Bucket=self._bucket, **arguments)
+            for page in pages.paginate(Bucket=self._bucket, **arguments):
+                _whole(page, "IsTruncated")
+                yield page
 
     def _key(self, path: str) -> str:
         return "/".join(part for part in (self._prefix, path) if part)
@@ -246,10 +248,12 @@ def _boto3() -> Any:
 def _client(options: S3Options, tries: int = 3) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
+    from botocore.handlers import add_expect_header
 
     boto3 = _boto3()
     config = Config(
-        **_DEADLINES,
+        connect_timeout=options.timeout_s / 2,
+        read_timeout=options.timeout_s,
         retries={"mode": "standard", "total_max_attempts": tries},
         max_pool_connections=32,
         signature_version=UNSIGNED if options.anonymous else None,
@@ -259,7 +263,7 @@ def _client(options: S3Options, tries: int = 3) -> Any:
         response_checksum_validation="when_required",
     )
     # A session of our own: the default one is not thread-safe.
-    return boto3.session.Session().client(
+    client = boto3.session.Session().client(
         "s3",
         endpoint_url=options.endpoint or None,
         region_name=options.region or None,
@@ -268,6 +272,17 @@ def _client(options: S3Options, tries: int = 3) -> Any:
         aws_session_token=options.session_token or None,
         config=config,
     )
+    # Its answer to half a "100 Continue" would be awaited for ever (botocore/awsrequest.py).
+    client.meta.events.unregister("before-call.s3", add_expect_header)
+    return client
+
+
+def _whole(answer: Any, name: str) -> Any:
+    """Return a part of an answer. The client takes one cut off behind its status for a whole one;
+    for it raises ConnectionError."""
+    if name not in answer:
+        raise ConnectionError(f"half an answer of S3's has come, without {name}")
+    return answer[name]
 
 
 @contextlib.contextmanager

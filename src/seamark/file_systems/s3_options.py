@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from seamark.file_systems.settings import HadoopSettings
+from seamark.model.durations import seconds
 from seamark.model.errors import ConfigurationError
 
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
@@ -27,6 +28,7 @@ class S3Options:
     anonymous: bool = False
     encryption: str = ""
     encryption_key: str = field(default="", repr=False)
+    timeout_s: float = 20.0
 
     @classmethod
     def of(cls, bucket: str, settings: HadoopSettings) -> S3Options:
@@ -58,4 +60,9 @@ class S3Options:
             anonymous=_ANONYMOUS in get("aws.credentials.provider"),
             encryption=_ENCRYPTION.get(algorithm, ""),
             encryption_key=get("encryption.key") or get("server-side-encryption.key"),
+            timeout_s=min(_seconds(get("connection.timeout") or "20s"), 20.0),
         )
+
+
+def _seconds(text: str) -> float:
+    return int(text) / 1000 if text.isdigit() else seconds(text, "fs.s3a.connection.timeout")

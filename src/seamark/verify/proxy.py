@@ -1,4 +1,5 @@
-"""A TCP proxy that harms the line: it cuts it before a request or a reply, delays or drops replies.
+"""A TCP proxy that harms the line: it cuts it before a request or a reply, delays, drops or halves
+replies, refuses lines.
 
 A request cut off has not reached the server. If a reply is cut off, the server has executed the
 request; its sender sees a broken line and cannot know.
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 import time
+from collections.abc import Iterator
 from typing import Literal
 
 Side = Literal["request", "reply"]
@@ -44,6 +47,10 @@ class CuttingProxy:
         """How long it holds each reply back."""
         self.drops = False
         """Whether replies vanish; the line stays open."""
+        self.halves = False
+        """Whether each line is cut in the middle of its next reply."""
+        self.resets = False
+        """Whether each new line is cut at once."""
         self.hold_s = 0.0
         """How long it holds the next commit back; its line stands still, the others go on."""
         self._lock = threading.Lock()
@@ -70,6 +77,17 @@ class CuttingProxy:
         for end in ends:
             self._close(end)
 
+    @contextlib.contextmanager
+    def outage(self, how: Literal["drops", "halves", "resets"]) -> Iterator[None]:
+        """Harm every line, open or new, for the time of the context."""
+        setattr(self, how, True)
+        if how == "resets":
+            self.cut_all()
+        try:
+            yield
+        finally:
+            setattr(self, how, False)
+
     def __enter__(self) -> CuttingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
@@ -84,6 +102,10 @@ class CuttingProxy:
         with contextlib.suppress(OSError):  # the listener is closed
             while True:
                 client, _ = self._listener.accept()
+                if self.resets:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    client.close()
+                    continue
                 try:
                     server = socket.create_connection(self.target)
                 except OSError:  # the server is away
@@ -134,6 +156,9 @@ class CuttingProxy:
                     break
                 if self.delay_s:
                     time.sleep(self.delay_s)
+                if self.halves:
+                    client.sendall(data[: len(data) // 2])
+                    break
                 client.sendall(data)
         self._close(client)
         self._close(server)

@@ -8,13 +8,22 @@ batch goes to a partition of its own; the hiding itself is in `test_sink_transac
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamark.dev.kafka import LocalKafka
-from seamark.verify.conformance import DeadLetterConformance, SinkConformance, SinkUnderTest
+from seamark.verify.conformance import (
+    CuttingProxy,
+    DeadLetterConformance,
+    OutageConformance,
+    SinkConformance,
+    SinkUnderTest,
+)
 from seamark.verify.conformance.steps import JOB, UID
 from tests.integration.kafka import sink_kit as kit
 
@@ -58,6 +67,43 @@ def under(
     # The suite's job is the same in every test, and leaves transactions open.
     for job, uid in ((JOB, UID), (JOB, "other-out"), ("deadbeef", UID)):
         kit.abort_all(sink, job, uid)
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[tuple[LocalKafka, CuttingProxy]]:
+    """A broker whose clients come through a proxy."""
+    with CuttingProxy() as proxy:
+        told = {"listeners": {"PROXIED": "PLAINTEXT"}, "advertised": {"PROXIED": [proxy.port]}}
+        with LocalKafka(**told) as kafka:  # type: ignore[arg-type]
+            host, _, port = kafka.address("PROXIED").partition(":")
+            proxy.target = (host, int(port))
+            yield kafka, proxy
+
+
+class TestOutages(OutageConformance):
+    """Away, silent, answering by halves; read beside the proxy."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture
+    def under(self, proxied: tuple[LocalKafka, CuttingProxy]) -> SinkUnderTest:
+        kafka, proxy = proxied
+        name, turns = f"t{uuid.uuid4().hex}", itertools.count()
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+        options = {"message.timeout.ms": 3000}
+        sink = kit.sink_on(f"127.0.0.1:{proxy.port}", name, producer_options=options)
+
+        def batch(values: Sequence[int]) -> pa.RecordBatch:
+            partition = pa.array([next(turns) % PARTITIONS] * len(values), pa.int32())
+            return kit.numbers(values).append_column("partition", partition)
+
+        return SinkUnderTest(
+            sink=sink,
+            batch=batch,
+            visible=lambda: kit.visible(kafka.bootstrap_servers, name),
+            outages={how: partial(proxy.outage, how) for how in ("resets", "drops", "halves")},
+        )
 
 
 class TestKafka(SinkConformance, DeadLetterConformance):

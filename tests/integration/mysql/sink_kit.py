@@ -103,8 +103,9 @@ def inserts(numbers: Sequence[int]) -> pa.RecordBatch:
 
 
 def target_on(
-    server: MariaDBServer, database: str, mode: str = "xa", *, port: int = 0, key: bool = False
-) -> Target:
+    server: MariaDBServer, database: str, mode: str = "xa", *, port: int = 0, key: bool = False,
+    timeout: str = "20s",
+) -> Target:  # fmt: skip
     """Make the table, and return a sink on it; `port` is a proxy's."""
     op = "op" if mode == "changes" else None  # upsert, with op
     mode = "upsert" if op else mode
@@ -116,14 +117,16 @@ def target_on(
     )
     sink = MySQLSink(
         server.url(database=database, port=port), "orders", mode,  # type: ignore[arg-type]
-        keys=["id"] if mode == "upsert" else (), op=op,
+        keys=["id"] if mode == "upsert" else (), op=op, timeout=timeout,
     )  # fmt: skip
     target = Target(server, database, sink)
     target.committer().close()  # makes the ledger
     return target
 
 
-def sink_under_test(server: MariaDBServer, database: str, mode: str) -> SinkUnderTest:
+def sink_under_test(
+    server: MariaDBServer, database: str, mode: str, timeout: str = "20s"
+) -> SinkUnderTest:
     """Return the conformance suite's needs, in an empty database."""
     key = ", PRIMARY KEY (id)" if mode in ("upsert", "changes") else ""
     refused = pa.record_batch({"id": [1], "text": pa.array([None], pa.string())})
@@ -132,7 +135,7 @@ def sink_under_test(server: MariaDBServer, database: str, mode: str) -> SinkUnde
     server.execute(
         f"CREATE TABLE {database}.orders (id BIGINT NOT NULL, text LONGTEXT NOT NULL{key})"
     )
-    target = target_on(server, database, mode)
+    target = target_on(server, database, mode, timeout=timeout)
 
     def visible() -> list[int]:
         rows = server.execute(f"SELECT id, text FROM {database}.orders")
@@ -158,6 +161,6 @@ def sink_under_test(server: MariaDBServer, database: str, mode: str) -> SinkUnde
         line=LineUnderTest(
             "127.0.0.1",
             server.port,
-            lambda port: target_on(server, database, mode, port=port).sink,
+            lambda port: target_on(server, database, mode, port=port, timeout=timeout).sink,
         ),
     )

@@ -5,17 +5,22 @@ How: a server of the test's own; writers and committers live through its death.
 
 from __future__ import annotations
 
-import time
+import contextlib
+import dataclasses
 from collections.abc import Iterator
+from functools import partial
 
 import pymysql
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.model.errors import AbortFailedError, PreflightError
-from seamark.sinks.internal import servers
-from seamark.sinks.mysql import committer as committers
-from seamark.verify.conformance import ServerConformance, SinkUnderTest
+from seamark.model.errors import PreflightError
+from seamark.verify.conformance import (
+    OutageConformance,
+    ServerConformance,
+    SinkConformance,
+    SinkUnderTest,
+)
 from seamark.verify.conformance.steps import attempt, until_proved
 from tests.integration.mysql.conftest import fresh_database, serving
 from tests.integration.mysql.sink_kit import MODES, batch, sink_under_test, target_on
@@ -40,6 +45,40 @@ class TestServer(ServerConformance):
         self, request: pytest.FixtureRequest, own_server: MariaDBServer, own_database: str
     ) -> SinkUnderTest:
         return sink_under_test(own_server, own_database, request.param)
+
+
+class TestOutages(OutageConformance):
+    """Away, silent, without a login, and while another session holds every write up."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture(params=["xa", "staged"])
+    def under(
+        self, request: pytest.FixtureRequest, own_server: MariaDBServer, own_database: str
+    ) -> SinkUnderTest:
+        outages = {"locked": partial(locked, own_server), "no login": partial(shut, own_server)}
+        made = sink_under_test(own_server, own_database, request.param, timeout="1s")
+        if request.param == "staged":  # the lines are the same
+            return dataclasses.replace(made, outages=outages, server=None, line=None)
+        return dataclasses.replace(made, outages=outages)
+
+
+@contextlib.contextmanager
+def locked(server: MariaDBServer) -> Iterator[None]:
+    with contextlib.closing(server.connect()) as other:
+        other.cursor().execute("FLUSH TABLES WITH READ LOCK")
+        yield
+
+
+@contextlib.contextmanager
+def shut(server: MariaDBServer) -> Iterator[None]:
+    server.execute("ALTER USER seamark@'%' ACCOUNT LOCK")
+    for (connection,) in server.execute(
+        "SELECT id FROM information_schema.processlist WHERE user = 'seamark'"
+    ):
+        server.execute(f"KILL {connection}")
+    yield
+    server.execute("ALTER USER seamark@'%' ACCOUNT UNLOCK")
 
 
 @pytest.mark.parametrize("mode", ["xa", "staged"])
@@ -82,28 +121,6 @@ def test_killed_in_each_phase(own_server: MariaDBServer, own_database: str, mode
     assert until_proved(committer.commit, undecided) == [CommitOutcome.LOST]
     assert target.visible() == list(range(10))
     assert list(committer.list_lingering()) == []
-
-
-def test_a_server_that_does_not_answer_is_asked_again(
-    own_server: MariaDBServer, own_database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(committers, "ANSWER_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(servers, "LISTING_DEADLINE_S", 0.1)
-    target = target_on(own_server, own_database)
-    committer = target.committer()
-    committables = target.write(range(10))
-    own_server.pause()
-    try:
-        began = time.monotonic()
-        assert committer.commit(committables) == [CommitOutcome.RETRY]
-        assert committer.abort(committables) == [AbortOutcome.RETRY]
-        with pytest.raises(AbortFailedError, match="could not be listed"):
-            committer.list_lingering()
-        assert time.monotonic() - began < 60
-    finally:
-        own_server.resume()
-    # The server executes requests from during its standstill: it may be committed by now.
-    assert until_proved(committer.commit, committables) != [CommitOutcome.RETRY]
 
 
 def test_a_server_that_is_away_at_the_start(own_server: MariaDBServer, own_database: str) -> None:

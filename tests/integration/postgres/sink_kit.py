@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -48,7 +49,9 @@ def sink_on(
 
 
 @contextlib.contextmanager
-def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest]:
+def sink_under_test(
+    server: PostgresServer, mode: str, timeout: str = "20s"
+) -> Iterator[SinkUnderTest]:
     """Make the conformance suite's needs, in a schema of its own."""
     staged = mode != "prepared"
     with fresh_schema(server) as schema:
@@ -61,7 +64,7 @@ def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest
         if mode == "changes":
             batch, refused = inserts, refused.append_column("op", pa.array(["insert"]))
         server.execute(f"CREATE TABLE {schema}.orders (id bigint {key}, text text NOT NULL)")
-        sink = sink_on(server, schema, mode)
+        sink = sink_on(server, schema, mode, timeout=timeout)
         # As every job does at its start; some tests begin with a writer.
         committer = sink.create_committer(driver(schema=schema_of))
         committer.preflight()
@@ -85,7 +88,7 @@ def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest
             line=LineUnderTest(
                 "127.0.0.1",
                 server.port,
-                lambda port: sink_on(server, schema, mode, url=server.url(port=port)),
+                lambda port: dataclasses.replace(sink, url=server.url(port=port)),
             ),
         )
 

@@ -6,7 +6,8 @@ A number's key is ``row:<number>``, its value ``<number>`` unless the test gives
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,32 @@ def sink_on(
     """Return a sink; `port` is a proxy's."""
     value = "value" if kind == "strings" else None
     return RedisSink(server.url(port=port), "number", value, **{"key_prefix": "row:", **settings})
+
+
+@contextlib.contextmanager
+def configured(server: RedisServer, name: str, value: str) -> Iterator[None]:
+    """Give the server another setting, for the time of the context; its connections are cut."""
+    client = server.client()
+    before = client.config_get(name)[name]
+    client.config_set(name, value)
+    client.client_kill_filter(_type="normal", skipme=True)
+    try:
+        yield
+    finally:
+        client.config_set(name, before)
+        client.close()
+
+
+@contextlib.contextmanager
+def replica(server: RedisServer) -> Iterator[None]:
+    """Make the server a replica of a primary that is not there, for the time of the context."""
+    client = server.client()
+    client.replicaof("127.0.0.1", "1")
+    try:
+        yield
+    finally:
+        client.replicaof("NO", "ONE")
+        client.close()
 
 
 def batch(numbers: Sequence[int]) -> pa.RecordBatch:

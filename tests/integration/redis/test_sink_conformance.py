@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from seamark.sinks.internal import servers
+from seamark.sinks.redis import RedisSink
 from seamark.sinks.redis.committable import RedisCommittable
 from seamark.verify.conformance import (
     DeadLetterConformance,
@@ -20,6 +20,7 @@ from seamark.verify.conformance import (
     KeyedSinkUnderTest,
     LineConformance,
     LineUnderTest,
+    OutageConformance,
     ServerConformance,
     ServerUnderTest,
     SinkConformance,
@@ -40,7 +41,6 @@ class TestStaged(
         monkeypatch: pytest.MonkeyPatch,
     ) -> SinkUnderTest:
         server = own_redis
-        monkeypatch.setattr(servers, "LISTING_DEADLINE_S", 1.0)
 
         def drop(committable: RedisCommittable) -> None:
             """A stage has no time-out: this is somebody cleaning up."""
@@ -59,6 +59,30 @@ class TestStaged(
                 server.port,
                 lambda port: kit.sink_on(server, request.param, mode="staged", port=port),
             ),
+        )
+
+
+class TestOutages(OutageConformance):
+    """Away, silent, read-only, full, without a login."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture
+    def under(self, own_redis: RedisServer) -> SinkUnderTest:
+        def sink_on(port: int = 0) -> RedisSink:
+            return kit.sink_on(own_redis, mode="staged", port=port, timeout="1s")
+
+        return SinkUnderTest(
+            sink=sink_on(),
+            batch=kit.batch,
+            visible=partial(kit.visible, own_redis),
+            server=ServerUnderTest(kill=own_redis.kill, restart=own_redis.restart),
+            line=LineUnderTest("127.0.0.1", own_redis.port, sink_on),
+            outages={
+                "full": partial(kit.configured, own_redis, "maxmemory", "1"),
+                "read-only": partial(kit.replica, own_redis),
+                "no login": partial(kit.configured, own_redis, "requirepass", "another"),
+            },
         )
 
 

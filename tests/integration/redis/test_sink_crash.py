@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from typing import Any
 
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.model.errors import AbortFailedError, PreCommitError, PreflightError
-from seamark.sinks.internal import servers
+from seamark.model.errors import PreCommitError, PreflightError
 from seamark.sinks.redis import RedisSink, committer, rows
 from seamark.sinks.redis.committable import RedisCommittable
 from seamark.verify.conformance import CuttingProxy
@@ -137,29 +135,6 @@ def test_the_proofs_of_old_epochs_are_forgotten(redis: RedisServer) -> None:
         until_proved(side.commit, stage(sink, range(3), epoch=epoch))
     (key,) = redis.client().scan_iter("seamark:*:committed")
     assert [int(at) for _, at in redis.client().zrange(key, 0, -1, withscores=True)] == [1, 1001]
-
-
-def test_a_server_that_does_not_answer_is_asked_again(
-    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(committer, "ANSWER_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(servers, "LISTING_DEADLINE_S", 0.1)
-    sink = kit.sink_on(own_redis, mode="staged")
-    made, dropped = stage(sink, range(10)), stage(sink, range(10, 20), partition=1)
-    side = sink.create_committer(driver())
-    own_redis.pause()
-    try:
-        begun = time.monotonic()
-        assert list(side.commit(made)) == [CommitOutcome.RETRY]
-        assert list(side.abort(dropped)) == [AbortOutcome.RETRY]
-        with pytest.raises(AbortFailedError, match="could not be listed"):
-            side.list_lingering()
-        assert time.monotonic() - begun < 60
-    finally:
-        own_redis.resume()
-    assert until_proved(side.commit, made) == [COMMITTED]
-    assert until_proved(side.abort, dropped) == [AbortOutcome.ABORTED]
-    assert sorted(kit.visible(own_redis)) == list(range(10))
 
 
 def test_a_server_that_is_away_at_the_start(own_redis: RedisServer) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import PreCommitError, PreflightError
-from seamark.sinks.redis import RedisSink, server
+from seamark.sinks.redis import RedisSink
 from seamark.verify.conformance.steps import attempt, driver, until_proved
 from tests.chaos.driver import wait_until
 from tests.integration.redis import sink_kit as kit
@@ -94,12 +94,11 @@ def replica(own_redis: RedisServer) -> Iterator[RedisServer]:
 
 @pytest.mark.parametrize("mode", ["upsert", "staged"])
 def test_replicas_have_the_rows_before_the_epoch_goes_on(
-    own_redis: RedisServer, replica: RedisServer, mode: str, monkeypatch: pytest.MonkeyPatch
+    own_redis: RedisServer, replica: RedisServer, mode: str
 ) -> None:
-    monkeypatch.setattr(server, "ANSWER_TIMEOUT_S", 1.0)
     require_refused(kit.sink_on(replica), "is a replica of 127.0.0.1")
     require_refused(kit.sink_on(own_redis, replicas=2), "replicas is 2, and the server has 1")
-    sink = kit.sink_on(own_redis, mode=mode, replicas=1)
+    sink = kit.sink_on(own_redis, mode=mode, replicas=1, timeout="2s")
     side = sink.create_committer(driver())
     side.preflight()
     first = sink.create_writer(attempt())

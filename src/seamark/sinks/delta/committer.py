@@ -32,7 +32,7 @@ from seamark.contracts.sink import (
 )
 from seamark.file_systems import Directory, open_directory
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
+from seamark.model.errors import CommitFailedError, PreflightError
 from seamark.sinks.delta import pending_files, preflight, store
 from seamark.sinks.delta.committable import STAGED, DeltaCommittable, parse
 
@@ -72,6 +72,7 @@ class Ledger:
         for number in range(self._next, version + 1):
             data = store.read(self._files, entry_path(number))
             if data is None:
+                store.require_mounted(self._files)
                 self._first = number + 1  # cleaned up
             elif b'"seamark"' in data:
                 self._entries.update(self._told(number, data))
@@ -192,19 +193,11 @@ class DeltaCommitter:
         return outcomes
 
     def list_lingering(self) -> Iterator[Lingering[DeltaCommittable]]:
-        """Yield every attempt with a record and without a ledger entry; clean up the others.
-
-        Raises AbortFailedError if the table cannot be read.
-        """
-        try:
-            pending = list(pending_files.find(self._files, self._context))
-            if pending:
-                self._refresh(pending)
-        except preflight.errors() as error:
-            raise AbortFailedError(
-                f"{self._name}: what its earlier drivers have left cannot be listed: {error}. "
-                "Start the job again when the table can be read"
-            ) from error
+        """Yield every attempt with a record and without a ledger entry; clean up the others."""
+        pending = list(pending_files.find(self._files, self._context))
+        store.require_mounted(self._files)
+        if pending:
+            self._refresh(pending)
         told = [(found, self._told(found)) for found in pending]
         self._tidy([c for c, entry in told if entry and entry.outcome == COMMITTED])
         self._delete([c for c, entry in told if entry and entry.outcome == ABORTED])
@@ -215,14 +208,8 @@ class DeltaCommitter:
     def describe_open(self, committables: Sequence[DeltaCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`: when each attempt has begun its first file. None times
         out."""
-        try:
-            records = [pending_files.records(one) for one in committables]
-            return [OpenFacts(self._files.modified(r[0]) if r else None) for r in records]
-        except OSError as error:
-            raise AbortFailedError(
-                f"{self._name}: the age of its pending files is not told: {error}. Ask again when "
-                "the store answers"
-            ) from error
+        records = [pending_files.records(one) for one in committables]
+        return [OpenFacts(self._files.modified(r[0]) if r else None) for r in records]
 
     def close(self) -> None:
         """Forget the table; nothing is open between calls."""
@@ -291,6 +278,7 @@ class DeltaCommitter:
                     self._name, committable.log_version, committable.epoch,
                 )  # fmt: skip
         torn = self._torn(list(silent.values()))
+        store.require_mounted(self._files)
         for position, committable in silent.items():
             if committable.handle in torn:
                 outcomes[position] = CommitOutcome.LOST

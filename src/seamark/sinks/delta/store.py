@@ -17,10 +17,8 @@ from seamark.file_systems.local import synced
 from seamark.file_systems.s3_options import S3Options
 
 _DEADLINES = {
-    "timeout": "20s",
     "connect_timeout": "5s",
     "max_retries": "3",
-    "retry_timeout": "20s",
 }
 """A call to an unreachable store must return within seconds."""
 _AT_ONCE = 16
@@ -53,8 +51,17 @@ def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
         "aws_server_side_encryption": found.encryption,
         "aws_sse_kms_key_id": found.encryption_key,
         "aws_allow_http": "true" if found.endpoint.startswith("http:") else "",
+        "timeout": f"{found.timeout_s}s",
+        "retry_timeout": f"{found.timeout_s}s",
     }
     return {**_DEADLINES, **{name: value for name, value in options.items() if value}}
+
+
+def require_mounted(files: Directory) -> None:
+    """Raise OSError for a local table without its log: where the disk is not mounted now, a missing
+    file proves nothing, and delta-rs finds no new version without an error."""
+    if is_local(files.uri) and not (log := Path(files.uri, "_delta_log")).is_dir():
+        raise FileNotFoundError(f"{log} is gone: not mounted?")
 
 
 def read(files: Directory, path: str) -> bytes | None:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
@@ -20,12 +20,14 @@ from seamark.contracts.sink import (
     SinkContext,
 )
 from seamark.file_systems import Directory
-from seamark.model.errors import AbortFailedError
 from seamark.sinks.files import preflight
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile
 
 log = logging.getLogger(__name__)
+LONGEST_CALL_S = 20.0
+"""After this time the files not yet ended are RETRY: a silent store must not cost its time-out for
+each."""
 O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
 
 
@@ -52,35 +54,27 @@ class FileCommitter:
         return self._each(self._pending.discard, committables, AbortOutcome.RETRY)
 
     def list_lingering(self) -> Iterator[Lingering[PendingFile]]:
-        """Yield every pending file of this job and sink. Raises AbortFailedError if the store does
-        not answer."""
-        with self._answering("its pending files cannot be listed"):
-            for found in self._pending.list(self._context.job_id, self._context.sink_uid):
-                yield Lingering(found, found.generation)
+        """Yield every pending file of this job and sink."""
+        for found in self._pending.list(self._context.job_id, self._context.sink_uid):
+            yield Lingering(found, found.generation)
 
     def describe_open(self, committables: Sequence[PendingFile]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. No pending file times out."""
-        with self._answering("the age of its pending files is not told"):
-            return list(map(OpenFacts, self._pending.since(committables)))
+        return list(map(OpenFacts, self._pending.since(committables)))
 
     def close(self) -> None:
         """End the threads."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    @contextlib.contextmanager
-    def _answering(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise AbortFailedError(
-                f"{self._name}: {what}: {error}. Ask again when the store answers"
-            ) from error
-
     def _each(
         self, end: Callable[[PendingFile], O], files: Sequence[PendingFile], retry: O
     ) -> Sequence[O]:
+        over = time.monotonic() + LONGEST_CALL_S
+
         def try_to_end(file: PendingFile) -> O:
+            if time.monotonic() > over:
+                return retry
             try:
                 return end(file)
             except OSError as error:

@@ -99,6 +99,7 @@ class RenamedFiles:
 
     def settle(self, files: Sequence[PendingFile]) -> None:
         """Sync the directories, and remove those used for pending files alone."""
+        self._require_mounted()
         for file in files:
             if "/" in file.handle:
                 self._directory.prune(_pending(file), below=_place(file.job_id, file.sink_uid))
@@ -106,11 +107,19 @@ class RenamedFiles:
 
     def list(self, job_id: str, sink_uid: str) -> Iterator[PendingFile]:
         """List this sink's part of the pending area."""
+        self._require_mounted()
         place = _place(job_id, sink_uid)
         for path in sorted(self._directory.list(place)):
             name = path.removeprefix(f"{place}/").removesuffix(SUFFIX)
             if (file := found(name, job_id, sink_uid)) is not None:
                 yield file
+
+    def _require_mounted(self) -> None:
+        """Raise OSError without the directory that the preflight has made: where the disk is not
+        mounted now, a missing file proves nothing."""
+        here = isinstance(self._directory, LocalDirectory)
+        if here and not (place := Path(self._directory.uri, PLACE)).is_dir():
+            raise FileNotFoundError(f"{place} is gone, which is made at each start: not mounted?")
 
 
 def _pending(file: PendingFile) -> str:

@@ -4,22 +4,18 @@ away."""
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from seamark.model.errors import (
-    AbortFailedError,
     ConfigurationError,
     PreflightError,
 )
 from seamark.model.findings import Finding, FindingCode, errors
 
 T = TypeVar("T")
-
-LISTING_DEADLINE_S = 20.0
 
 
 def shown(sink: Any, **instead: object) -> str:
@@ -113,14 +109,3 @@ class Reasons:
     def forget(self) -> None:
         """Clear the last reason, after a success."""
         self.last = ""
-
-
-def ask_until_listed(ask: Callable[[], T | None], failure: Callable[[], str]) -> T:
-    """Return the first answer other than None; raises AbortFailedError with the text of `failure`
-    after LISTING_DEADLINE_S."""
-    deadline = time.monotonic() + LISTING_DEADLINE_S
-    while (found := ask()) is None:
-        if time.monotonic() > deadline:
-            raise AbortFailedError(failure())
-        time.sleep(0.2)
-    return found

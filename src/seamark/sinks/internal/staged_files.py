@@ -61,11 +61,9 @@ def require_shared(directory: Path) -> None:
 
 
 def list_staged(root: Path, context: SinkContext) -> Iterator[StagedFile]:
-    """Yield every file staged by any attempt of this job and sink, whole or torn."""
-    directory = staging_directory(root, context)
-    if not directory.is_dir():
-        return
-    for path in sorted(directory.iterdir()):
+    """Yield every file staged by any attempt of this job and sink, whole or torn. Raises OSError
+    without the directory that the preflight has made."""
+    for path in sorted(staging_directory(root, context).iterdir()):
         handle = path.relative_to(root).as_posix()
         name = _name(handle)
         if name is None:

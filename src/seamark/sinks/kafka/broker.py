@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seamark.model.errors import MissingDependencyError
+from seamark.sinks.kafka import options
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import Answer, Description, answer
 from seamark.sinks.kafka.wire import Wire, open_admin
@@ -27,7 +28,7 @@ _UNKNOWN_ID = 105
 
 
 class UnreachableError(Exception):
-    """No answer; nothing is known. Caught by `committer.py`, never seen by a user."""
+    """No answer; nothing is known."""
 
 
 Described = Description | UnreachableError | None
@@ -54,10 +55,11 @@ class Limits:
 
 
 class BrokerConnection:
-    """Used by one thread at a time."""
+    """Used by one thread at a time. `texts`: the sink's options; no error shows their secrets."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> None:
         self._settings = settings
+        self._texts = texts or {}
         self._admin: Any = None
         self._coordinators: dict[str, int] = {}
         self._end_version = 4
@@ -242,7 +244,7 @@ class BrokerConnection:
         except Exception as error:  # the token's endpoint has errors of its own
             if admin is not None:
                 admin.close()
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
         # Version 5 fences the writer by raising the epoch; transaction.version 2 allows it.
         finalized = features.get("transaction.version", {}).get("finalized", (0, 0))
         self._end_version = 5 if finalized[1] >= 2 else 4
@@ -281,7 +283,7 @@ class BrokerConnection:
                             raise UnreachableError("no coordinator is known")
                         sent.append(wire.send(request, node, REQUEST_TIMEOUT_S))
                     except Exception as error:
-                        sent.append(_unreachable(error))
+                        sent.append(self._unreachable(error))
                 for said in sent:
                     try:
                         if isinstance(said, UnreachableError):
@@ -289,7 +291,7 @@ class BrokerConnection:
                         left_s = max(deadline - time.monotonic(), 0.0)
                         results.append(await wire.wait(said, left_s))
                     except Exception as error:
-                        results.append(_unreachable(error))
+                        results.append(self._unreachable(error))
             return results
 
         try:
@@ -308,13 +310,12 @@ class BrokerConnection:
         # Whatever the client raises, a half answer's errors too, nothing is known.
         except Exception as error:
             self.close()
-            raise _unreachable(error) from error
+            raise self._unreachable(error) from error
 
-
-def _unreachable(error: Exception) -> UnreachableError:
-    if isinstance(error, UnreachableError):
-        return error
-    return UnreachableError(f"{type(error).__name__}: {error}")
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        if isinstance(error, UnreachableError):
+            return error
+        return UnreachableError(options.redacted(f"{type(error).__name__}: {error}", self._texts))
 
 
 def _describe_requests(ids: Sequence[str], nodes: Mapping[str, int]) -> list[tuple[Any, int]]:

@@ -20,9 +20,7 @@ from seamark.contracts.sink import (
     SinkContext,
 )
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import ask_until_listed
 from seamark.sinks.kafka import options, preflight
 from seamark.sinks.kafka.broker import BrokerConnection, Limits, UnreachableError
 from seamark.sinks.kafka.committable import KafkaCommittable
@@ -44,7 +42,7 @@ class KafkaCommitter:
         self._context = context
         self._texts = sink.option_texts
         settings = options.admin_options(sink.bootstrap_servers, self._texts)
-        self._broker = BrokerConnection(settings)
+        self._broker = BrokerConnection(settings, self._texts)
         self._said: dict[str, str] = {}
         self._owner: PrefixOwner | None = None
         if sink.exactly_once and sink.transactional_id_prefix is not None:
@@ -120,35 +118,14 @@ class KafkaCommitter:
             committable.transactional_id,
             committable.producer_id,
             committable.producer_epoch,
-            options.redacted(what, self._texts),
+            what,
         )
 
     def list_lingering(self) -> Iterable[Lingering[KafkaCommittable]]:
         """See `Committer`. Finds transactions under every prefix ever used by this job and sink.
 
-        Omits a transaction whose end has begun: its outcome stands. Raises AbortFailedError if the
-        brokers do not answer for `LISTING_DEADLINE_S`.
+        Omits a transaction whose end has begun: its outcome stands.
         """
-        why: list[UnreachableError] = []
-
-        def ask() -> list[Lingering[KafkaCommittable]] | None:
-            try:
-                return self._list_open()
-            except UnreachableError as error:
-                why.append(error)
-                return None
-
-        return ask_until_listed(
-            ask,
-            lambda: (
-                f"sink `{self._context.sink_uid}`: the open transactions at "
-                f"{self._sink.bootstrap_servers} could not be listed "
-                f"({options.redacted(str(why[-1]), self._texts)}); start the job again when the "
-                "brokers answer"
-            ),
-        )
-
-    def _list_open(self) -> list[Lingering[KafkaCommittable]]:
         ours = owner(self._context.job_id, self._context.sink_uid)
         found = {}
         for text in self._broker.open_transactions():
@@ -166,21 +143,15 @@ class KafkaCommitter:
 
     def describe_open(self, committables: Sequence[KafkaCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. Readers with isolation.level read_committed are held up."""
-        try:
-            states = self._broker.describe([c.transactional_id for c in committables])
-            found = [states[c.transactional_id] for c in committables]
-            for state in found:
-                if isinstance(state, UnreachableError):
-                    raise state
-            partitions = {at for state in found if isinstance(state, Description)
-                          for at in state.partitions}  # fmt: skip
-            groups = self._broker.group_offsets(partitions)
-            limits = self._broker.read_limits(partitions)
-        except UnreachableError as error:
-            raise AbortFailedError(
-                f"sink `{self._context.sink_uid}`: its open transactions cannot be described "
-                f"({options.redacted(str(error), self._texts)}); ask again when the brokers answer"
-            ) from error
+        states = self._broker.describe([c.transactional_id for c in committables])
+        found = [states[c.transactional_id] for c in committables]
+        for state in found:
+            if isinstance(state, UnreachableError):
+                raise state
+        partitions = {at for state in found if isinstance(state, Description)
+                      for at in state.partitions}  # fmt: skip
+        groups = self._broker.group_offsets(partitions)
+        limits = self._broker.read_limits(partitions)
         return [_facts(state, limits, groups) for state in found]
 
     def close(self) -> None:

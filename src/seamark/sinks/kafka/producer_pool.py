@@ -88,7 +88,10 @@ class ProducerPool:
         self._thread: threading.Thread | None = None
 
     def take(self, epoch: int, settled_epoch: int) -> Lease:
-        """Return a producer ready to `begin`, for one attempt in `epoch`."""
+        """Return a producer ready to `begin`, for one attempt in `epoch`: the one that is being
+        made, else a new one. Raises the error of that one when the time for both is over."""
+        limit_s = self._limit_s
+        deadline = time.monotonic() + limit_s
         with self._changed:
             while True:
                 while self._ready:
@@ -96,10 +99,12 @@ class ProducerPool:
                     if time.monotonic() - lease.made_at < _OLDEST_S:
                         return _used_in(lease, epoch)
                     self._do(lease.producer.close)
-                if not self._warming:
+                # Half of the time is left to a new one: that one may hang where this would not.
+                if not self._warming or not self._changed.wait(
+                    deadline - limit_s / 2 - time.monotonic()
+                ):
                     break
-                self._changed.wait()
-        return _used_in(self._make(settled_epoch), epoch)
+        return _used_in(self._make(settled_epoch, deadline), epoch)
 
     def discard(self, lease: Lease, settled_epoch: int) -> None:
         """Take back a producer after its transaction was flushed or given up. In the background,
@@ -135,7 +140,7 @@ class ProducerPool:
     def _warm(self, settled_epoch: int) -> None:
         lease = None
         try:
-            lease = self._make(settled_epoch)
+            lease = self._make(settled_epoch, time.monotonic() + self._limit_s)
         except Exception as error:
             # The next task tries again itself, and raises its own error.
             _log.info("no producer could be made ready: %s", error)
@@ -147,24 +152,21 @@ class ProducerPool:
                 self._ready.append(lease)
             self._changed.notify_all()
 
-    def _make(self, settled_epoch: int) -> Lease:
-        if self._key.prefix is None:
-            producer = _producer(self._key, None)
-            try:
-                producer.connect(INIT_TIMEOUT_S)
-            except BaseException:
-                self._do(producer.close)
-                raise
-            return Lease(producer)
-        slot = self._settled_slot(settled_epoch)
-        producer = _producer(self._key, slot.transactional_id)
+    @property
+    def _limit_s(self) -> float:
+        return min(INIT_TIMEOUT_S, self._key.config.stall_timeout_s)
+
+    def _make(self, settled_epoch: int, deadline: float) -> Lease:
+        slot = None if self._key.prefix is None else self._settled_slot(settled_epoch)
+        producer = _producer(self._key, slot.transactional_id if slot else None)
         try:
-            producer.connect(INIT_TIMEOUT_S)
-            producer.init_transactions(INIT_TIMEOUT_S)
+            producer.connect(deadline - time.monotonic())
+            if slot is not None:
+                producer.init_transactions(max(deadline - time.monotonic(), 1.0))
         except BaseException:
             self._do(producer.close)
             raise
-        return Lease(producer, slot.transactional_id, _slot=slot)
+        return Lease(producer, slot.transactional_id if slot else "", _slot=slot)
 
     def _settled_slot(self, settled_epoch: int) -> _Slot:
         with self._changed:

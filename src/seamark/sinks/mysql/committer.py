@@ -10,7 +10,7 @@ Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` aft
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,9 +22,9 @@ from seamark.contracts.sink import (
     SinkContext,
 )
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError, CommitFailedError
+from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import Reasons, ask_until_listed
+from seamark.sinks.internal.servers import Reasons
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, preflight, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-ANSWER_TIMEOUT_S = 10.0
 LOCK_TIMEOUT_S = 1
 _SLOWEST_MOVE_ROWS_PER_S = 5_000
 _PRUNE_EVERY_EPOCHS = 100
@@ -62,18 +61,13 @@ class MySQLCommitter:
     def commit(self, committables: Sequence[MySQLCommittable]) -> Sequence[CommitOutcome]:
         """See `Committer`. The stages of one call become visible together, XA transactions one
         after another. Raises CommitFailedError when the table refuses staged rows."""
-        outcomes = [CommitOutcome.RETRY] * len(committables)
-        stages = []
-        for i, committable in enumerate(committables):
-            if committable.way == "stage":
-                stages.append(i)
-            else:
-                outcomes[i] = self._asked(partial(self._commit_xa, committable)) or outcomes[i]
-        if stages:
-            chosen = [committables[i] for i in stages]
-            moved = self._asked(partial(self._move, chosen))
-            for i, outcome in zip(stages, moved or (), strict=bool(moved)):
-                outcomes[i] = outcome
+        stages = [c for c in committables if c.way == "stage"]
+        moved = iter((self._asked(partial(self._move, stages)) if stages else None) or ())
+        xa = self._each(self._commit_xa, [c for c in committables if c.way != "stage"])
+        outcomes = [
+            next(moved, CommitOutcome.RETRY) if c.way == "stage" else next(xa, CommitOutcome.RETRY)
+            for c in committables
+        ]
         if committables and CommitOutcome.RETRY not in outcomes:
             self._reasons.forget()
             self._prune(committables[0])
@@ -81,43 +75,36 @@ class MySQLCommitter:
 
     def abort(self, committables: Sequence[MySQLCommittable]) -> Sequence[AbortOutcome]:
         """See `Committer`. A late commit finds the rollback, or the tombstone in the ledger."""
-        return [
-            self._asked(partial(self._abort_one, committable)) or AbortOutcome.RETRY
-            for committable in committables
-        ]
+        fates = self._each(self._abort_one, committables)
+        return [next(fates, AbortOutcome.RETRY) for _ in committables]
 
     def list_lingering(self) -> Iterable[Lingering[MySQLCommittable]]:
         """See `Committer`. Lists prepared XA transactions, and stage tables without a ledger row,
-        of every mode. Drops stages already ended but not dropped yet.
-
-        Raises AbortFailedError when the server does not answer for `LISTING_DEADLINE_S`.
-        """
-        return ask_until_listed(
-            lambda: self._asked(self._list_open),
-            lambda: (
-                f"{self._name}: the open transactions could not be listed "
-                f"({self._reasons.last}); start the job again when the server answers"
-            ),
-        )
+        of every mode. Drops stages already ended but not dropped yet."""
+        return self._answered(self._list_open)
 
     def describe_open(self, committables: Sequence[MySQLCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. The server knows the age of stages alone; nothing times
         out."""
         database = self._address.database
-        since = self._asked(
-            lambda: stage.created(self._connected(ANSWER_TIMEOUT_S), database, self._owner)
-        )
-        if since is None:
-            raise AbortFailedError(
-                f"{self._name}: the age of its stages is not told ({self._reasons.last}). Ask "
-                "again when the server answers"
-            )
+        since = self._answered(lambda: stage.created(self._connected(), database, self._owner))
         return [OpenFacts(since.get(one.handle)) for one in committables]
 
     def close(self) -> None:
         """See `Committer`."""
         connection, self._connection = self._connection, None
         server.close(connection)
+
+    def _each(
+        self, end: Callable[[MySQLCommittable], T], committables: Iterable[MySQLCommittable]
+    ) -> Iterator[T]:
+        """End one after another. Without an answer to one the others are not asked: each would
+        wait as long."""
+        for committable in committables:
+            outcome = self._asked(partial(end, committable))
+            if outcome is None:
+                return
+            yield outcome
 
     def _commit_xa(self, committable: MySQLCommittable) -> CommitOutcome:
         ended = self._end_xa("COMMIT", committable)
@@ -140,7 +127,7 @@ class MySQLCommitter:
         """Ask the server to end a prepared transaction; False if it refuses. Neither answer proves
         anything: a refusal has several reasons, and MySQL 8.0 reports success to both a commit and
         a rollback arriving together. The ledger has the proof."""
-        connection = self._connected(ANSWER_TIMEOUT_S)
+        connection = self._connected()
         try:
             server.execute(connection, f"XA {how} {committable.name.xid}")
             return True
@@ -151,14 +138,14 @@ class MySQLCommitter:
             return False
 
     def _has_forgotten(self, committable: MySQLCommittable) -> bool:
-        connection = self._connected(ANSWER_TIMEOUT_S)
+        connection = self._connected()
         if not ledger.has_forgotten(connection, committable.database, committable.name):
             return False
         _log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
         return True
 
     def _prove(self, committable: MySQLCommittable) -> Fate:
-        connection = self._connected(ANSWER_TIMEOUT_S)
+        connection = self._connected()
         fate = ledger.prove(connection, committable.database, committable.name)
         if fate is Fate.OPEN:
             self._reasons.say(f"transaction {committable.handle} is in use by another connection")
@@ -167,19 +154,15 @@ class MySQLCommitter:
     def _move(self, committables: Sequence[MySQLCommittable]) -> list[CommitOutcome] | None:
         """Move the stages into their table and write the ledger, all or nothing."""
         rows = sum(max(c.rows, 0) for c in committables)
-        connection = self._connected(ANSWER_TIMEOUT_S + rows / _SLOWEST_MOVE_ROWS_PER_S)
+        connection = self._connected(rows / _SLOWEST_MOVE_ROWS_PER_S)
         errors = server.driver().MySQLError
         server.execute(connection, "START TRANSACTION")
         try:
             outcomes = [stage.move(connection, c) for c in committables]
             server.execute(connection, "COMMIT")
         except errors as error:
-            if server.is_away(error):
+            if not server.is_lasting(error):
                 raise
-            self.close()
-            if server.is_locked(error):
-                self._reasons.say(f"a stage cannot be moved yet: {error}")
-                return None
             raise CommitFailedError(
                 f"{self._name}: the rows of epoch {committables[0].name.epoch} are decided and "
                 f"cannot be moved into the table: {error}. Nothing of this commit is visible; mend "
@@ -195,9 +178,7 @@ class MySQLCommitter:
         errors = server.driver().MySQLError
         for committable in committables:
             try:
-                stage.drop(
-                    self._connected(ANSWER_TIMEOUT_S), committable.database, committable.name
-                )
+                stage.drop(self._connected(), committable.database, committable.name)
             except errors as error:
                 _log.info("%s: stage %s stays for now: %s", self._name, committable.handle, error)
                 if server.is_away(error):
@@ -205,7 +186,7 @@ class MySQLCommitter:
                     return
 
     def _list_open(self) -> list[Lingering[MySQLCommittable]]:
-        connection = self._connected(ANSWER_TIMEOUT_S)
+        connection = self._connected()
         database = self._address.database
         found = [
             MySQLCommittable(str(name), "xa", database)
@@ -239,9 +220,7 @@ class MySQLCommitter:
             return
         self._pruned = epoch
         try:
-            ledger.prune(
-                self._connected(ANSWER_TIMEOUT_S), committable.database, self._owner, epoch
-            )
+            ledger.prune(self._connected(), committable.database, self._owner, epoch)
         except server.driver().MySQLError as error:
             _log.info("%s: old ledger rows stay for now: %s", self._name, error)
             self.close()
@@ -249,13 +228,23 @@ class MySQLCommitter:
     def _asked(self, ask: Callable[[], T | None]) -> T | None:
         """Return the result of `ask`; None when the server is away, or refuses to answer now."""
         try:
-            return ask()
-        except (server.driver().MySQLError, OSError) as error:
-            self.close()
+            return self._answered(ask)
+        except CommitFailedError:
+            raise
+        except Exception as error:  # half an answer raises anything
             self._reasons.say(f"the server does not do it now: {error}")
             return None
 
-    def _connected(self, timeout_s: float) -> Any:
+    def _answered(self, ask: Callable[[], T]) -> T:
+        """Return the result of `ask`; any error closes the connection."""
+        try:
+            return ask()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connected(self, more_s: float = 0.0) -> Any:
+        timeout_s = self._address.timeout_s + more_s
         if self._connection is not None and self._timeout_s < timeout_s:
             self.close()
         if self._connection is None:

@@ -37,6 +37,8 @@ _AWAY = frozenset({0, *range(2000, 2100), *range(1156, 1162), 1040, 1053, 1152, 
                    1927, 3032, 3168})  # fmt: skip
 _REFUSED_ROW = frozenset({1048, 1062, 1153, 1263, 1264, 1265, 1292, 1364, 1366, 1406, 1452, 1526,
                           1586, 1644, 1690, 3140, 3819, 3988, 4025, 4038})  # fmt: skip
+# An unknown column, wrong number of them, no right, no such trigger or function.
+_LASTING = frozenset({1054, 1136, 1142, 1143, 1305, 1360, 1370})
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Address:
     password: str = field(repr=False)
     database: str
     options: tuple[tuple[str, str | bool], ...] = ()
+    timeout_s: float = 20.0
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -82,14 +85,16 @@ driver = partial(load_driver, "pymysql", "MySQLSink needs PyMySQL", "mysql")
 def connect(
     address: Address,
     *,
-    timeout_s: float,
+    timeout_s: float = 0.0,
     lock_timeout_s: int,
     local_infile: bool = False,
 ) -> Any:
     """Return a connection in autocommit mode.
 
-    `timeout_s` limits one statement, `lock_timeout_s` its wait for a lock. Raises PyMySQL's errors.
+    `timeout_s` limits one statement, by default the address's own; `lock_timeout_s` its wait for a
+    lock. Raises PyMySQL's errors.
     """
+    timeout_s = timeout_s or address.timeout_s
     module = driver()
     return module.connect(
         host=address.host,
@@ -100,7 +105,7 @@ def connect(
         charset="utf8mb4",
         autocommit=True,
         local_infile=local_infile,
-        connect_timeout=CONNECT_TIMEOUT_S,
+        connect_timeout=min(CONNECT_TIMEOUT_S, address.timeout_s),
         read_timeout=timeout_s,
         write_timeout=timeout_s,
         init_command=(
@@ -165,6 +170,14 @@ def is_away(error: BaseException) -> bool:
 def is_locked(error: BaseException) -> bool:
     """Whether another transaction holds a lock needed by the statement."""
     return number(error) in _LOCKED
+
+
+def is_lasting(error: BaseException) -> bool:
+    """Whether the statement will be refused again: for its rows, its table or the user's rights.
+    Anything else may pass: no memory, a full disk, too many users, a failover."""
+    module = driver()
+    kinds = (module.ProgrammingError, module.DataError, module.IntegrityError)
+    return isinstance(error, kinds) or number(error) in _LASTING or is_refused_row(error)
 
 
 def is_duplicate(error: BaseException) -> bool:

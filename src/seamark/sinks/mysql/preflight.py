@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from seamark.sinks.mysql.sink import MySQLSink
 
 _log = logging.getLogger(__name__)
-_TIMEOUT_S = 30.0
 _OLDEST = {"MariaDB": (10, 5, 2), "MySQL": (8, 0, 0)}
 """Older servers roll back a prepared XA transaction when its connection closes, or lack NOWAIT."""
 _ACCESS_DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1410)
@@ -102,7 +102,7 @@ def _connected(sink: MySQLSink, name: str) -> Iterator[Any]:
     driver_errors = server.driver().MySQLError
     address = sink.address
     try:
-        connection = server.connect(address, timeout_s=_TIMEOUT_S, lock_timeout_s=10)
+        connection = server.connect(address, lock_timeout_s=min(10, math.ceil(address.timeout_s)))
     except (driver_errors, OSError) as error:
         found = f"no connection as user {address.user!r}: {error}"
         remedy = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +11,7 @@ from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema
@@ -55,6 +56,8 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
     op: upsert alone: a string column that is not written, but says what its row does: ``insert``
         and ``update`` replace the row of the keys, ``delete`` deletes it.
     create_table: creates a missing table, with the DataFrame's columns.
+    timeout: how long the server may take for an answer; for a block of rows it may take six times
+        as long.
     spool: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
         rolled back by somebody else is then written again instead of being lost.
 
@@ -79,6 +82,7 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
     op: str | None = None
     create_table: bool = False
     spool: bool = False
+    timeout: Duration = "20s"
 
     def __post_init__(self) -> None:
         table = self.table
@@ -89,7 +93,7 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
         name = f"MySQLSink {table!r}"
         if table.lower() == LEDGER or table.lower().startswith(STAGE_PREFIX):
             raise ConfigurationError(f"{name}: this table is Seamark's own; choose another")
-        parse_url(self.url, name)
+        _ = self.address
         one_of(self.mode, _MODES, f"{name}: mode")
         yes_or_no(self.create_table, f"{name}: create_table")
         keys = column_names(self.keys, f"{name}: keys")
@@ -107,7 +111,9 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
     @property
     def address(self) -> Address:
         """The server's address, and the user to connect as."""
-        return parse_url(self.url, f"MySQLSink {self.table!r}")
+        name = f"MySQLSink {self.table!r}"
+        timeout_s = seconds(self.timeout, f"{name}: timeout", least_s=0.1)
+        return replace(parse_url(self.url, name), timeout_s=timeout_s)
 
     def __repr__(self) -> str:
         at = self.address

@@ -27,7 +27,6 @@ from seamark.sinks.mysql.loading import Loader
 from seamark.sinks.mysql.table import read_columns
 
 _AT_ROW = re.compile(r"\bat row (\d+)")
-STATEMENT_TIMEOUT_S = 120.0
 LOCK_TIMEOUT_S = 20
 _ABORT_TIMEOUT_S = 2.0
 _PREPARED_IDLE_S = 30
@@ -169,7 +168,7 @@ class MySQLWriter:
     def _begin(self, schema: pa.Schema) -> Loader:
         self._connection = server.connect(
             self._address,
-            timeout_s=STATEMENT_TIMEOUT_S,
+            timeout_s=6 * self._address.timeout_s,
             lock_timeout_s=LOCK_TIMEOUT_S,
             local_infile=True,
         )

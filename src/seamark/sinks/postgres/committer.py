@@ -18,7 +18,7 @@ from seamark.model.errors import AbortFailedError, CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger, preflight, prepared, stage
 from seamark.sinks.postgres.committable import PostgresCommittable
-from seamark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, may_pass, within
+from seamark.sinks.postgres.connection import BEGIN, driver, may_pass, within
 
 if TYPE_CHECKING:
     from seamark.sinks.postgres.sink import PostgresSink
@@ -27,7 +27,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 SLOWEST_MOVE_ROWS_PER_S = 5_000
-"""A move of stages gets the time needed at this rate, plus CALL_TIMEOUT_S."""
+"""A move of stages gets the time needed at this rate, plus the time for an answer."""
 
 
 class PostgresCommitter:
@@ -73,34 +73,17 @@ class PostgresCommitter:
         return outcomes
 
     def list_lingering(self) -> Iterator[Lingering[PostgresCommittable]]:
-        """List prepared transactions and stages of this job and sink in this database.
-
-        Raises AbortFailedError if the server does not answer.
-        """
-        try:
-            with self._connected(CALL_TIMEOUT_S) as connection:
-                found = list(prepared.list_open(connection, self._context))
-                found += [
-                    Lingering(c, c.generation) for c in ledger.staged(connection, self._context)
-                ]
-        except driver().Error as error:
-            raise AbortFailedError(
-                f"{self._name}: its open transactions cannot be listed: "
-                f"{self._server.said(error)}. Start the job again when the server answers"
-            ) from error
+        """List prepared transactions and stages of this job and sink in this database."""
+        with self._connected() as connection:
+            found = list(prepared.list_open(connection, self._context))
+            found += [Lingering(c, c.generation) for c in ledger.staged(connection, self._context)]
         return iter(found)
 
     def describe_open(self, committables: Sequence[PostgresCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. The server knows the age of prepared transactions alone, and
         none times out."""
-        try:
-            with self._connected(CALL_TIMEOUT_S) as connection:
-                since = prepared.started_at(connection)
-        except driver().Error as error:
-            raise AbortFailedError(
-                f"{self._name}: its open transactions cannot be described: "
-                f"{self._server.said(error)}. Ask again when the server answers"
-            ) from error
+        with self._connected() as connection:
+            since = prepared.started_at(connection)
         return [OpenFacts(since.get(c.handle)) for c in committables]
 
     def close(self) -> None:
@@ -116,7 +99,7 @@ class PostgresCommitter:
             if not committable.prepared:
                 continue
             try:
-                with self._connected(CALL_TIMEOUT_S) as connection:
+                with self._connected() as connection:
                     fate = prepared.end(connection, committable, commit=commit)
             except driver().Error as error:
                 if not may_pass(error):
@@ -134,8 +117,8 @@ class PostgresCommitter:
         if not places:
             return
         chosen = [committables[i] for i in places]
-        timeout_s = CALL_TIMEOUT_S + sum(c.rows for c in chosen) / SLOWEST_MOVE_ROWS_PER_S
-        with self._connected(timeout_s) as connection:
+        more_s = sum(c.rows for c in chosen) / SLOWEST_MOVE_ROWS_PER_S
+        with self._connected(more_s) as connection:
             try:
                 connection.execute(BEGIN)
                 ended = end(connection, chosen)
@@ -148,12 +131,12 @@ class PostgresCommitter:
             outcomes[i] = outcome
 
     @contextlib.contextmanager
-    def _connected(self, timeout_s: float) -> Iterator[Any]:
+    def _connected(self, more_s: float = 0.0) -> Iterator[Any]:
         """Yield the connection; drop it when it breaks or the time is over."""
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect()
         try:
-            with within(self._connection, timeout_s):
+            with within(self._connection, self._server.timeout_s + more_s):
                 yield self._connection
         except driver().Error:
             if self._connection.broken or self._connection.closed:

@@ -8,6 +8,7 @@ time-out of its own.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import socket
@@ -22,9 +23,7 @@ from seamark.model.packages import load_driver
 
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 10
-CALL_TIMEOUT_S = 20.0
 _SETTINGS: dict[str, Any] = {
-    "connect_timeout": CONNECT_TIMEOUT_S,
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -51,10 +50,12 @@ driver = partial(load_driver, "psycopg", "PostgresSink needs the PostgreSQL driv
 
 
 class Server:
-    """The server's address and the credentials; picklable. Shows no secret."""
+    """The server's address and the credentials; picklable. Shows no secret. `timeout_s`: the
+    longest wait for an answer."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout_s: float = 20.0) -> None:
         self.url = url
+        self.timeout_s = timeout_s
         try:
             parts = urlsplit(url)
             database = unquote(parts.path.lstrip("/"))
@@ -83,7 +84,10 @@ class Server:
 
     def connect(self) -> Any:
         """Return a connection in autocommit mode; raises the driver's Error."""
-        return driver().connect(self.url, autocommit=True, prepare_threshold=None, **_SETTINGS)
+        limit = {"connect_timeout": math.ceil(min(CONNECT_TIMEOUT_S, self.timeout_s))}
+        return driver().connect(
+            self.url, autocommit=True, prepare_threshold=None, **_SETTINGS, **limit
+        )
 
     def said(self, error: BaseException) -> str:
         """Return an error's text as one line, without secrets."""
@@ -115,12 +119,13 @@ def _cut(watch: socket.socket) -> None:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error of the driver may be gone at the next try: the server is away, restarting or
-    out of some resource, or another transaction holds a lock."""
+    """Whether an error of the driver may be gone at the next try: the server is away, restarting,
+    read-only or out of some resource, refuses the login, or another transaction holds a lock."""
     state = getattr(error, "sqlstate", None)
     if state is None:
-        return isinstance(error, driver().OperationalError)
-    return str(state)[:2] in ("08", "25", "40", "53", "55", "57", "58")
+        return not isinstance(error, (driver().ProgrammingError, driver().DataError))
+    # Only these blame the rows, the table, the statement or the user's rights.
+    return str(state)[:2] not in ("0A", "21", "22", "23", "2B", "3F", "42", "44", "54", "P0")
 
 
 def blames_a_row(error: BaseException) -> bool:

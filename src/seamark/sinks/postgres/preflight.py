@@ -19,7 +19,7 @@ from seamark.sinks.internal.changes import target_columns
 from seamark.sinks.internal.servers import listed, tell
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres import table as tables
-from seamark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, quoted, within
+from seamark.sinks.postgres.connection import BEGIN, driver, quoted, within
 from seamark.sinks.postgres.table import Table
 
 if TYPE_CHECKING:
@@ -94,7 +94,10 @@ def inspect(sink: PostgresSink, context: SinkContext, name: str) -> list[Finding
 def _connected(sink: PostgresSink, name: str) -> Iterator[Any]:
     server = sink.server
     try:
-        with contextlib.closing(server.connect()) as connection, within(connection, CALL_TIMEOUT_S):
+        with (
+            contextlib.closing(server.connect()) as connection,
+            within(connection, server.timeout_s),
+        ):
             yield connection
     except driver().Error as error:
         raise PreflightError(

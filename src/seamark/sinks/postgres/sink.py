@@ -11,6 +11,7 @@ from seamark.api.checks import yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
@@ -57,6 +58,8 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     op: for ``mode="upsert"``: a string column that is not written, but says what its row does:
         ``insert`` and ``update`` replace the row of the key, ``delete`` deletes it.
     create_table: creates a missing table, with the DataFrame's columns.
+    timeout: how long the server may take for an answer; for a block of rows it may take six times
+        as long.
     spool: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
         rolled back by somebody else is then written again instead of being lost.
 
@@ -77,11 +80,12 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     op: str | None = None
     create_table: bool = False
     spool: bool = False
+    timeout: Duration = "20s"
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str):
             raise ConfigurationError(f"PostgresSink: url is a {type(self.url).__name__}, not text")
-        Server(self.url)
+        _ = self.server
         parts = connection.name_parts(self.table) if isinstance(self.table, str) else []
         if not parts:
             raise ConfigurationError(
@@ -116,7 +120,8 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     @property
     def server(self) -> Server:
         """The server to connect to."""
-        return Server(self.url)
+        timeout_s = seconds(self.timeout, f"PostgresSink {self.table!r}: timeout", least_s=0.1)
+        return Server(self.url, timeout_s)
 
     @property
     def sql_name(self) -> str:

@@ -33,8 +33,6 @@ from seamark.sinks.postgres.connection import (
 from seamark.sinks.postgres.table import Column, Table, describe, targets
 
 _COPY_LINE = re.compile(r"\bCOPY .*?, line (\d+)")
-WRITE_TIMEOUT_S = 120.0
-"""The server's limit for a batch, or for its last part: triggers and indexes run then."""
 
 
 class CopyWriter:
@@ -72,7 +70,7 @@ class CopyWriter:
             sent = copy_format.rows(batch, [column.type for column in self._columns])
         except (ValueError, pa.ArrowInvalid) as error:
             raise WriteRefusedError(f"{self._name}: {self._server.said(error)}") from error
-        with within(self._connection, WRITE_TIMEOUT_S):
+        with self._within():
             if self._copying is None:
                 self._copying = self._connection.cursor().copy(self._copy_statement)
                 self._copy = self._copying.__enter__()
@@ -105,7 +103,7 @@ class CopyWriter:
             sent = copy_format.rows(batch, [column.type for column in self._columns])
         except (ValueError, pa.ArrowInvalid) as error:
             return self._server.said(error)
-        with within(self._connection, WRITE_TIMEOUT_S):
+        with self._within():
             try:
                 with self._connection.cursor().copy(self._copy_statement) as copy:
                     for part in (copy_format.HEADER, sent, copy_format.TRAILER):
@@ -128,7 +126,7 @@ class CopyWriter:
         if self._rows == 0:
             self._close()
             return []
-        with self._errors(), within(self._connection, WRITE_TIMEOUT_S):
+        with self._errors(), self._within():
             if self._copying is not None:
                 self._copy.write(copy_format.TRAILER)
                 self._copying.__exit__(None, None, None)
@@ -162,7 +160,7 @@ class CopyWriter:
 
     def _start(self, names: Sequence[str]) -> Any:
         self._connection = self._server.connect()
-        with within(self._connection, WRITE_TIMEOUT_S):
+        with self._within():
             self._connection.execute(BEGIN)
             self._lock(self._connection)
             table = describe(self._connection, self._table)
@@ -175,6 +173,10 @@ class CopyWriter:
             listed = ", ".join(quoted(column.name) for column in self._columns)
             self._copy_statement = f"COPY {into} ({listed}) FROM STDIN (FORMAT binary)"
         return self._connection
+
+    def _within(self) -> contextlib.AbstractContextManager[None]:
+        """The limit for a batch, or for its last part: triggers and indexes run then."""
+        return within(self._connection, 6 * self._server.timeout_s)
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -18,16 +18,17 @@ from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkC
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import Reasons, ask_until_listed
+from seamark.sinks.internal.servers import Reasons
 from seamark.sinks.redis import preflight, scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
-from seamark.sinks.redis.server import ANSWER_TIMEOUT_S, Link
+from seamark.sinks.redis.server import Link
 
 if TYPE_CHECKING:
     from seamark.sinks.redis.sink import RedisSink
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+O = TypeVar("O", CommitOutcome, AbortOutcome)  # noqa: E741 - an outcome
 
 COMMIT_CALL_S = 5.0
 """Time in seconds after which a commit answers RETRY. The next call continues from there."""
@@ -59,10 +60,7 @@ class RedisCommitter:
         """See `Committer`. Applies stages one after another, a block at a time. Raises
         CommitFailedError when a key holds a value of another type."""
         deadline = time.monotonic() + COMMIT_CALL_S
-        outcomes = [
-            self._asked(partial(self._commit, c, deadline)) or CommitOutcome.RETRY
-            for c in committables
-        ]
+        outcomes = self._each(partial(self._commit, deadline), committables, CommitOutcome.RETRY)
         if self._sink.replicas and any(o is not CommitOutcome.RETRY for o in outcomes):
             wanted = self._sink.replicas
             have = self._asked(lambda: server.replicas_reached(self._connected, self._keys, wanted))
@@ -77,21 +75,12 @@ class RedisCommitter:
 
     def abort(self, committables: Sequence[RedisCommittable]) -> Sequence[AbortOutcome]:
         """See `Committer`. A late commit, or a writer still running, finds no stage."""
-        return [self._asked(partial(self._abort, c)) or AbortOutcome.RETRY for c in committables]
+        return self._each(self._abort, committables, AbortOutcome.RETRY)
 
     def list_lingering(self) -> Iterable[Lingering[RedisCommittable]]:
-        """See `Committer`. Lists the stages neither applied nor dropped, in either mode.
-
-        Raises AbortFailedError when the server does not answer for `LISTING_DEADLINE_S`.
-        """
+        """See `Committer`. Lists the stages neither applied nor dropped, in either mode."""
         stages = self._keys.named("stages")
-        handles = ask_until_listed(
-            lambda: self._asked(lambda: self._connected.call("HKEYS", stages)),
-            lambda: (
-                f"{self._name}: the stages could not be listed ({self._reasons.last}); start "
-                "the job again when the server answers"
-            ),
-        )
+        handles = self._answered(lambda: self._connected.call("HKEYS", stages))
         return [
             Lingering(RedisCommittable.found(self._context, str(name), name), name.generation)
             for handle in handles
@@ -104,7 +93,22 @@ class RedisCommitter:
         if link is not None:
             link.close()
 
-    def _commit(self, c: RedisCommittable, deadline: float) -> CommitOutcome | None:
+    def _each(
+        self,
+        end: Callable[[RedisCommittable], O | None],
+        stages: Sequence[RedisCommittable],
+        open_: O,
+    ) -> list[O]:
+        """End one after another. Without an answer to one the others are not asked: each would
+        wait as long."""
+        outcomes = [open_] * len(stages)
+        for i, stage in enumerate(stages):
+            outcomes[i] = self._asked(partial(end, stage)) or open_
+            if self._link is None:
+                break
+        return outcomes
+
+    def _commit(self, deadline: float, c: RedisCommittable) -> CommitOutcome | None:
         while True:
             answer = self._run(scripts.COMMIT, c, c.epoch, c.blocks)
             failpoints.reached("block-applied")
@@ -123,12 +127,19 @@ class RedisCommitter:
         named = keys.named("stages"), keys.stage(c.handle), keys.named("committed")
         return self._connected.call("EVAL", script, len(named), *named, c.handle, *arguments)
 
+    def _answered(self, ask: Callable[[], T]) -> T:
+        """Return the result of `ask`; any error closes the connection."""
+        try:
+            return ask()
+        except BaseException:
+            self.close()
+            raise
+
     def _asked(self, ask: Callable[[], T | None]) -> T | None:
         """Return the result of `ask`, None if the server is away or cannot answer now."""
         try:
-            return ask()
+            return self._answered(ask)
         except server.driver().RedisError as error:
-            self.close()
             if server.refuses(error):
                 raise CommitFailedError(
                     f"{self._name}: a key holds something that cannot be overwritten: {error}. Its "
@@ -140,5 +151,5 @@ class RedisCommitter:
     @property
     def _connected(self) -> Link:
         if self._link is None:
-            self._link = Link(self._sink.address, ANSWER_TIMEOUT_S)
+            self._link = Link(self._sink.address)
         return self._link

@@ -15,7 +15,7 @@ from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.sinks.internal.servers import listed, tell
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys
-from seamark.sinks.redis.server import ANSWER_TIMEOUT_S, Link
+from seamark.sinks.redis.server import Link
 
 if TYPE_CHECKING:
     from seamark.sinks.redis.sink import RedisSink
@@ -45,7 +45,7 @@ def inspect(sink: RedisSink, name: str) -> list[Finding]:
 @contextlib.contextmanager
 def _connected(sink: RedisSink, name: str) -> Iterator[Link]:
     try:
-        with contextlib.closing(Link(sink.address, ANSWER_TIMEOUT_S)) as link:
+        with contextlib.closing(Link(sink.address)) as link:
             yield link
     except server.driver().RedisError as error:
         # A server that wants a certificate may hang up before we can read its reason.

@@ -19,10 +19,6 @@ from seamark.sinks.internal.servers import split_url, url_options
 from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0
-WRITE_TIMEOUT_S = 60.0
-"""The server's time limit for one block: it may be waiting for its disk."""
-ANSWER_TIMEOUT_S = 10.0
-"""The limit for the driver's short questions, and for a block applied at its request."""
 
 _ONE_PACKET_BYTES = 2**14
 _FORM = "give 'redis://user:password@host:6379/0'"
@@ -42,6 +38,7 @@ class Address:
     password: str = field(repr=False)
     tls: bool
     options: tuple[tuple[str, str | bool], ...] = ()
+    timeout_s: float = 10.0
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -88,12 +85,12 @@ driver = partial(load_driver, "redis", "RedisSink needs redis-py", "redis")
 class Link:
     """One connection. Any error closes it for good.
 
-    timeout_s: the longest wait for one answer.
+    timeout_s: the longest wait for one answer; the address's own, if not given.
 
     Raises redis-py's RedisError.
     """
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: Address, timeout_s: float | None = None) -> None:
         module = driver()
         kind = module.SSLConnection if address.tls else module.Connection
         self._connection = kind(
@@ -102,12 +99,13 @@ class Link:
             db=address.database,
             username=address.user or None,
             password=address.password or None,
-            socket_timeout=timeout_s,
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
+            socket_timeout=timeout_s or address.timeout_s,
+            socket_connect_timeout=min(CONNECT_TIMEOUT_S, address.timeout_s),
             client_name="seamark",
             protocol=2,  # or the shape of answers depends on the driver's version
             **dict(address.options),
         )
+        self.timeout_s = timeout_s or address.timeout_s
         self._connection.connect()
         self._open = True
 
@@ -147,12 +145,12 @@ class Link:
 
 def replicas_reached(link: Link, keys: Keys, replicas: int) -> int:
     """Return how many replicas have all writes made before this call, by any connection. Wait until
-    `replicas` of them have, or for half of ANSWER_TIMEOUT_S."""
+    `replicas` of them have, or for half of the time for an answer."""
     if replicas == 0:
         return 0
     # WAIT waits for the connection's own last write; replicas get all writes in one order.
     link.call("SET", keys.named("synced"), 1)
-    return int(link.call("WAIT", replicas, int(ANSWER_TIMEOUT_S * 1000 / 2)))
+    return int(link.call("WAIT", replicas, int(min(link.timeout_s, 10.0) * 1000 / 2)))
 
 
 def wait_for_replicas(link: Link, keys: Keys, replicas: int) -> None:

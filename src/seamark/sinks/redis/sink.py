@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
@@ -56,6 +56,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     durability: ``"aof"``: the server must have its append-only file on, and must not evict keys.
         ``"none"``: neither is checked; data lost by a dying server stay lost.
     replicas: how many replicas must have the rows before an epoch goes on.
+    timeout: how long the server may take for an answer; for a block of rows it may take six times
+        as long.
 
     If several rows of an epoch have one key, the last row of a task counts. Between tasks the
     winner is open: let one task have a key, as after a ``groupBy`` of it.
@@ -75,9 +77,10 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     ttl: Duration | None = None
     durability: Literal["aof", "none"] = "aof"
     replicas: int = 0
+    timeout: Duration = "10s"
 
     def __post_init__(self) -> None:
-        parse_url(self.url, "RedisSink")
+        _ = self.address
         for setting, text, optional in (
             ("key", self.key, False), ("value", self.value, True),
         ):  # fmt: skip
@@ -107,7 +110,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     @property
     def address(self) -> Address:
         """The server's address and login."""
-        return parse_url(self.url, "RedisSink")
+        made = parse_url(self.url, "RedisSink")
+        return replace(made, timeout_s=seconds(self.timeout, "RedisSink: timeout", least_s=0.1))
 
     def __repr__(self) -> str:
         return shown(self, url=self.address.shown)

@@ -20,7 +20,7 @@ from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
-from seamark.sinks.redis.server import WRITE_TIMEOUT_S, Address, Link
+from seamark.sinks.redis.server import Address, Link
 
 
 @dataclass(eq=False)
@@ -100,7 +100,7 @@ class RedisWriter:
     @property
     def _connected(self) -> Link:
         if self._link is None:
-            self._link = Link(self._address, WRITE_TIMEOUT_S)
+            self._link = Link(self._address, 6 * self._address.timeout_s)
         return self._link
 
     def _close(self) -> None:

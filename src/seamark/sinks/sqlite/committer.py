@@ -25,8 +25,9 @@ from seamark.contracts.sink import (
 )
 from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError, CommitFailedError
+from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
+from seamark.sinks.internal.servers import Reasons
 from seamark.sinks.internal.staged_files import StagedFile, list_staged
 from seamark.sinks.sqlite import database, merging, preflight
 from seamark.sinks.sqlite.database import Target
@@ -46,13 +47,15 @@ class SQLiteCommitter:
         self._context = context
         self._name = f"sink {context.sink_uid!r}: SQLite database {path}"
         self._deleting: threading.Thread | None = None
+        self._reasons = Reasons(log, self._name)
 
     def preflight(self) -> None:
         """Check the table; create database, ledger and staging area. Raises PreflightError."""
         preflight.check(self._target, self._root, self._context, self._name)
 
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
-        """Insert this call's staged rows, all or none. RETRY for all while the database is locked.
+        """Insert this call's staged rows, all or none. RETRY for all while the database is locked,
+        or its disk away or full.
 
         LOST: the transaction was aborted, or its staged file is gone or torn. UNKNOWN: the ledger
         no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows.
@@ -65,8 +68,8 @@ class SQLiteCommitter:
                 outcomes = [self._commit_one(cursor, one).of_commit for one in committables]
                 database.prune(cursor, committables)
         except errors as error:
-            if "is locked" in str(error):  # the driver has no error code for it
-                log.info("%s is locked by another program; trying again", self._name)
+            if database.may_pass(error):
+                self._reasons.say(str(error).splitlines()[0])
                 return [CommitOutcome.RETRY] * len(committables)
             raise CommitFailedError(
                 f"{self._name}, table {self._table}: the rows of epoch {committables[0].epoch} are "
@@ -74,8 +77,9 @@ class SQLiteCommitter:
                 "the table or the disk and start the job again, and they are inserted"
             ) from error
         except OSError as error:
-            log.warning("%s: a staged file cannot be read (%s); trying again", self._name, error)
+            self._reasons.say(str(error))
             return [CommitOutcome.RETRY] * len(committables)
+        self._reasons.forget()
         failpoints.reached("ledger-committed")
         done = (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
         pairs = zip(committables, outcomes, strict=True)
@@ -86,7 +90,6 @@ class SQLiteCommitter:
         """Write a tombstone for each transaction, then delete its file."""
         if not committables:
             return []
-        errors = database.driver_errors()
         outcomes = []
         try:
             with database.transaction(self._path) as cursor:
@@ -96,29 +99,19 @@ class SQLiteCommitter:
                         fate = Fate.ABORTED
                         database.record(cursor, committable, fate)
                     outcomes.append(fate.of_abort)
-        except errors as error:
-            log.info("%s: abort failed (%s); trying again", self._name, error)
+        except (database.driver_errors(), OSError) as error:
+            self._reasons.say(str(error).splitlines()[0])
             return [AbortOutcome.RETRY] * len(committables)
         self._delete(committables)
         return outcomes
 
     def list_lingering(self) -> Iterator[Lingering[StagedFile]]:
-        """Yield staged files without a ledger row; delete those with one.
-
-        Raises AbortFailedError if the ledger cannot be read.
-        """
+        """Yield staged files without a ledger row; delete those with one."""
         self._end_deletion()
         staged = list(list_staged(self._root, self._context))
         if not staged:
             return
-        errors = database.driver_errors()
-        try:
-            ended = database.ended(self._path, self._context.job_id, self._context.sink_uid)
-        except errors as error:
-            raise AbortFailedError(
-                f"{self._name}: the ledger cannot be read to tell lingering rows from committed "
-                f"ones: {error}. Start the job again when the database can be read"
-            ) from error
+        ended = database.ended(self._path, self._context.job_id, self._context.sink_uid)
         self._delete([found for found in staged if found.handle in ended])
         for found in staged:
             if found.handle not in ended:
@@ -149,6 +142,8 @@ class SQLiteCommitter:
                 merging.move(cursor, self._table, rows)
                 del rows
         except FileNotFoundError:
+            if not self._root.is_dir():  # not mounted now
+                raise
             log.error("%s: staged file %s is gone", self._name, staged)
             return Fate.ABORTED
         except pa.ArrowInvalid as error:

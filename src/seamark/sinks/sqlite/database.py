@@ -30,6 +30,10 @@ CREATE TABLE IF NOT EXISTS _seamark_ledger (
     outcome TEXT NOT NULL CHECK (outcome IN ('committed', 'aborted'))
 ) WITHOUT ROWID
 """
+_PASSING = (
+    "is locked", "disk is full", "disk I/O error", "readonly database", "unable to open",
+    "out of memory", "allocate memory", "locking protocol", "no such table: _seamark_ledger",
+)  # fmt: skip
 _LEDGER_INDEX = """
 CREATE INDEX IF NOT EXISTS _seamark_ledger_by_epoch ON _seamark_ledger (job_id, sink_uid, epoch)
 """
@@ -61,6 +65,12 @@ def driver_errors() -> Any:
     return driver().Error
 
 
+def may_pass(error: BaseException) -> bool:
+    """Whether an error of the driver may be gone at the next try: a lock, or the disk. The driver
+    has no code for it."""
+    return any(sign in str(error) for sign in _PASSING)
+
+
 @contextlib.contextmanager
 def connect(path: str) -> Iterator[Any]:
     """Yield a cursor outside any transaction; usable in the calling thread."""
@@ -71,7 +81,9 @@ def connect(path: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def transaction(path: str) -> Iterator[Any]:
-    """Yield a cursor inside a write transaction; commit durably at the end."""
+    """Yield a cursor inside a write transaction; commit durably at the end. Raises OSError for a
+    missing database: SQLite would make another, and on what is no longer mounted there."""
+    Path(path).stat()
     with connect(path) as cursor:
         # A commit must survive a power failure: staged files are deleted right after it.
         cursor.execute("PRAGMA synchronous=FULL")

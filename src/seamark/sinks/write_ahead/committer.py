@@ -19,7 +19,6 @@ from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import open_directory
 from seamark.model import failpoints
 from seamark.model.errors import (
-    AbortFailedError,
     CommitFailedError,
     PreflightError,
     SendRefusedError,
@@ -84,19 +83,10 @@ class WriteAheadCommitter:
         return [self._abort(committable) for committable in committables]
 
     def list_lingering(self) -> Iterator[Lingering[SpooledRows]]:
-        """Yield every file in this sink's own spool, unless its send has begun.
-
-        Raises AbortFailedError if the spool cannot be listed.
-        """
+        """Yield every file in this sink's own spool, unless its send has begun."""
         at = self._context
-        try:
-            files = self._own.list()
-            sent = read_sent(self._own, frozenset(files))
-        except OSError as error:
-            raise AbortFailedError(
-                f"{self._name}: its spool {self._own.uri} cannot be listed: {error}. Start "
-                "the job again when the storage answers"
-            ) from error
+        files = self._own.list()
+        sent = read_sent(self._own, frozenset(files))
         for path in sorted(files):
             name = parse_path(path)
             if name is not None and path not in sent:

@@ -9,9 +9,9 @@ fixture `keyed`, returning a `KeyedSinkUnderTest`. For a `sm.WriteAheadSink` use
 `WriteAheadConformance`. For every sink: `ValuesConformance` with the fixture `odd`, returning a
 `ValuesUnderTest`, sends odd values and columns with odd names through it.
 
-`suite.py`, `further_suites.py`, `idempotent.py`, `odd_values.py` and `write_ahead.py` hold the
-tests, `steps.py` and `proxy.py` their parts; docs/write-a-sink.md walks through a whole sink.
-Nothing here needs Spark.
+`suite.py`, `further_suites.py`, `outages.py`, `idempotent.py`, `odd_values.py` and `write_ahead.py`
+hold the tests, `steps.py` and `proxy.py` their parts; docs/write-a-sink.md walks through a whole
+sink. Nothing here needs Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import pytest
 
 # Before the import: only then does pytest show the values of a failed assertion.
-for _module in ("suite", "further_suites", "idempotent", "odd_values", "write_ahead"):
+for _module in ("suite", "further_suites", "idempotent", "odd_values", "outages", "write_ahead"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from seamark.verify.conformance.further_suites import DeadLetterConformance as DeadLetterConformance
@@ -35,6 +35,7 @@ from seamark.verify.conformance.odd_values import ODD_NAMES as ODD_NAMES
 from seamark.verify.conformance.odd_values import ODD_VALUES as ODD_VALUES
 from seamark.verify.conformance.odd_values import ValuesConformance as ValuesConformance
 from seamark.verify.conformance.odd_values import ValuesUnderTest as ValuesUnderTest
+from seamark.verify.conformance.outages import OutageConformance as OutageConformance
 from seamark.verify.conformance.steps import LineUnderTest as LineUnderTest
 from seamark.verify.conformance.steps import ServerUnderTest as ServerUnderTest
 from seamark.verify.conformance.steps import SinkUnderTest as SinkUnderTest

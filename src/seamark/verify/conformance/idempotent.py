@@ -19,7 +19,7 @@ import pytest
 
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.guarantee import SinkWay
-from seamark.verify.conformance.further_suites import soon
+from seamark.verify.conformance.outages import soon
 from seamark.verify.conformance.steps import (
     ServerUnderTest,
     attempt,

@@ -6,6 +6,7 @@ Drivers differ by their generation alone, as in a real job. A process that must 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -13,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,6 +54,15 @@ class ServerUnderTest:
     kill: Callable[[], None]
     restart: Callable[[], None]
 
+    @contextlib.contextmanager
+    def outage(self) -> Iterator[None]:
+        """Kill the server, for the time of the context."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.restart()
+
 
 @dataclass(frozen=True)
 class LineUnderTest:
@@ -85,7 +96,9 @@ class SinkUnderTest:
         committed row. For `DeadLetterConformance` it has the columns of `batch`, and the target
         refuses each of its rows for its own sake.
     server: for `ServerConformance`: kills and restarts the server.
-    line: for `LineConformance`: leads the sink through a proxy.
+    line: for `LineConformance` and `OutageConformance`: leads the sink through a proxy.
+    outages: for `OutageConformance`: makes contexts, by name, in which no commit can go through: a
+        full disk, a read-only or paused server, a directory not mounted.
     """
 
     sink: TwoPhaseCommitSink[Any]
@@ -99,6 +112,9 @@ class SinkUnderTest:
     refused: Callable[[], pa.RecordBatch] | None = None
     server: ServerUnderTest | None = None
     line: LineUnderTest | None = None
+    outages: Mapping[str, Callable[[], AbstractContextManager[object]]] = field(
+        default_factory=dict
+    )
 
 
 class HasSink(Protocol):

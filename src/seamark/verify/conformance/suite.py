@@ -10,6 +10,7 @@ import pickle
 import random
 import signal
 import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import CorruptRecordError
 from seamark.verify.conformance import steps
+from seamark.verify.conformance.outages import OutageConformance
 from seamark.verify.conformance.steps import (
     DONE,
     SinkUnderTest,
@@ -39,6 +41,17 @@ class SinkConformance:
     def _checkpoints(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A directory for the checkpoints of sinks with a spool."""
         monkeypatch.setattr(steps, "checkpoints", tmp_path / "seamark-checkpoints")
+
+    def test_outages_are_tried(self, request: pytest.FixtureRequest) -> None:
+        """Skipped with a warning, where a test file leaves the most frequent trouble untried."""
+        classes = [kind for kind in vars(request.module).values() if isinstance(kind, type)]
+        if not any(OutageConformance in kind.__mro__[1:] for kind in classes):
+            untried = (
+                f"{request.module.__name__} does not try a system that is away or hangs: add "
+                "OutageConformance, and give SinkUnderTest line, server or outages"
+            )
+            warnings.warn(untried, stacklevel=1)
+            pytest.skip(untried)
 
     def test_prepared_rows_are_invisible_until_the_commit(self, under: SinkUnderTest) -> None:
         """Pre-commit shows nothing; the commit shows all, and leaves nothing lingering."""
