@@ -14,7 +14,12 @@ from seamark.model.errors import ConfigurationError, CorruptRecordError
 from seamark.model.schema import Column
 from seamark.sinks.internal.columns import check_columns, datetimes_as_text
 from seamark.sinks.internal.committables import UNKNOWN
-from seamark.sinks.internal.staged_files import StagedFile, list_staged, new_handle
+from seamark.sinks.internal.staged_files import (
+    StagedFile,
+    list_staged,
+    new_handle,
+    staging_directory,
+)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,9 @@ def test_any_uid_stays_inside_the_staging_area(tmp_path: Path, uid: str) -> None
     (staged.parent / "stranger.txt").touch()
     found = StagedFile(handle, LONG, uid, 3, 17, UNKNOWN, 4)
     assert list(list_staged(tmp_path, SinkContext(LONG, "etl", uid, 3, 1.0))) == [found]
-    assert list(list_staged(tmp_path, SinkContext(LONG, "etl", uid + "2", 3, 1.0))) == []
+    other = SinkContext(LONG, "etl", uid + "2", 3, 1.0)
+    make_directory(staging_directory(tmp_path, other))
+    assert list(list_staged(tmp_path, other)) == []
     assert load_committable(StagedFile, dump_committable(found)) == found
 
 

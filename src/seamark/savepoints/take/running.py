@@ -146,12 +146,14 @@ class _Taking:
             self._aligned.close()
         coordinator, last = self.run.coordinator, epoch + self._ahead
         statistics = coordinator.statistics
-        recorded = statistics.savepoint_begun(epoch, self.type_.value.upper(), self._asked_at)
-        try:
+        recorded = None
+        try:  # from here on the stream is pinned
+            recorded = statistics.savepoint_begun(epoch, self.type_.value.upper(), self._asked_at)
             savepoint = self._export(epoch)
         except BaseException as error:
             end = SavepointEnd(time.monotonic() - self._asked_s, failure=reason_of(error))
-            statistics.savepoint_ended(recorded, end)
+            if recorded is not None:
+                statistics.savepoint_ended(recorded, end)
             log.warning("the savepoint of epoch %d could not be taken: %s", epoch, error)
             if not self._drained:
                 coordinator.epochs.unpin(epoch, last)

@@ -51,8 +51,8 @@ def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
         "aws_server_side_encryption": found.encryption,
         "aws_sse_kms_key_id": found.encryption_key,
         "aws_allow_http": "true" if found.endpoint.startswith("http:") else "",
-        "timeout": f"{found.timeout_s}s",
-        "retry_timeout": f"{found.timeout_s}s",
+        "timeout": f"{found.timeout_s:g}s",
+        "retry_timeout": f"{found.timeout_s:g}s",
     }
     return {**_DEADLINES, **{name: value for name, value in options.items() if value}}
 
