@@ -48,6 +48,7 @@ from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
 from seamark.runtime.job_transactions import answer_request
 from seamark.runtime.log_redaction import job_redactor
+from seamark.runtime.planned_query import name_part, refuse_unsupported
 from seamark.runtime.real_time import is_real_time, real_time_settings
 from seamark.runtime.session import (
     query_settings,
@@ -109,6 +110,7 @@ class Job:
         made, secrets = declare_source(declared.name, source, uid, replayable)
         self._secrets |= secrets
         declared.sources[uid] = made
+        name_part(made.dataframe, declared.key, uid, source=True)
         return made.dataframe
 
     def uid(self, dataframe: DataFrame, uid: str) -> DataFrame:
@@ -121,6 +123,7 @@ class Job:
         if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
             raise ConfigurationError(f"operator {uid!r}: give the streaming DataFrame it makes")
         self.declaration.operators[uid] = dataframe
+        name_part(dataframe, self.declaration.key, uid, source=False)
         return dataframe
 
     def sink(
@@ -262,6 +265,7 @@ class Job:
         path = os.environ.get(RESTORE_VARIABLE) or restore
         plan = JobPlan(declared)
         in_real_time = is_real_time(execution, plan)
+        refuse_unsupported(plan.stream, declared.output_mode)
         if file := os.environ.pop(PLAN_VARIABLE, None):
             write_plan(spark, path, self._new_job(how, plan), Path(file))
             raise SystemExit(0)  # the program must not run on after the plan

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +88,8 @@ class JobDeclaration:
     """The path of its Spark checkpoint location below that; "" for the directory itself."""
     query_name: str | None = ""
     """The name of its Spark query; the job's own name unless given, None for no name."""
+    key: str = field(default_factory=lambda: f"seamark.{uuid.uuid4().hex}")
+    """Under which uids are noted in Spark's plans, which other jobs may have too."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "Job: name")

@@ -1,8 +1,7 @@
 """Spark's analysed plan of a declared job: its one stream, the uids of its parts, and the flow from
 sources and operators to operators and sinks.
 
-The query's plan is the union of its branches (`branches.py`). So the branches' shared plans, from
-left to right, hold the operators in the order of the query's numbers (`operator_uids.py`).
+The query's plan is the union of its branches (`branches.py`), from left to right.
 """
 
 from __future__ import annotations
@@ -10,47 +9,48 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from seamark.api.declarations import JobDeclaration
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.runtime.branches import United
 from seamark.runtime.keyed_process import claim_keyed
-from seamark.runtime.operator_uids import (
-    OperatorUids,
-    distinct_sources,
-    find_uids,
-    is_operator,
-)
-from seamark.runtime.plans import children, name_of
-from seamark.runtime.shared_stream import Branch, branches_of, shared_plans
+from seamark.runtime.operator_uids import OperatorUids, find_uids
+from seamark.runtime.planned_query import PlannedPart, PlannedQuery, refuse_unsupported
+from seamark.runtime.shared_stream import Branch, branches_of
 
 log = logging.getLogger(__name__)
 
 
 class JobPlan(United):
     """The plan of a declared job with at least one sink. Made once, for all runs of the job and for
-    all reports on it. Asks Spark: some tenths of a second."""
+    all reports on it. Asks Spark: some tenths of a second. Raises Spark's error if it cannot run
+    the program, and ConfigurationError."""
 
     def __init__(self, declared: JobDeclaration) -> None:
         self.keyed = claim_keyed(declared)
         sources = {source.uid: source.dataframe for source in declared.sources.values()}
         sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
-        super().__init__(branches_of(sinks, sources, declared.operators))
+        super().__init__(branches_of(sinks, declared.key))
         self.declared = declared
         self.spark: SparkSession = sinks[0].dataframe.sparkSession
-        self.uids = find_uids(shared_plans(self.branches), sources, declared.operators)
+        names, mode = [branch.name for branch in self.branches], declared.output_mode
+        try:
+            self.query = PlannedQuery(self.stream, mode, declared.key, len(names))
+        except Py4JJavaError:
+            refuse_unsupported(self.stream, mode)  # with a better message
+            raise
+        self.uids = find_uids(self.query, sources, declared.operators, names)
 
     def graph(self) -> JobGraph:
         """Return the job's graph; raises Spark's errors."""
-        sources = distinct_sources(shared_plans(self.branches).values())[0]
-        plan = _Plan(self.declared, self.uids, sources)
+        flow = _Flow(self)
         ends = [
             Vertex(sink.uid, "sink", sink.description, inputs)
-            for branch in self.branches
-            for inputs in [plan.feeding(branch.shared)]
+            for number, branch in enumerate(self.branches)
+            for inputs in [flow.into(None, number)]
             for sink in branch.sinks
         ]
         letters = [
@@ -58,7 +58,7 @@ class JobPlan(United):
             for sink in self.declared.sinks.values()
             if sink.dead_letters_of
         ]
-        vertices = (*plan.sources.values(), *plan.operators, *ends, *letters)
+        vertices = (*flow.sources.values(), *flow.operators, *ends, *letters)
         return JobGraph(vertices, tuple(_sharing(self.branches, self.uids)))
 
 
@@ -91,46 +91,31 @@ def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
             yield f"operator {uid} is computed {times} times, each with state of its own: {names}"
 
 
-class _Plan:
-    """The parts met while walking the branches, in the order of the data."""
+class _Flow:
+    """The sources and operators met on the way back from the sinks, in the order of the data."""
 
-    def __init__(
-        self, declared: JobDeclaration, uids: OperatorUids, sources: Sequence[Any]
-    ) -> None:
-        self._declared = declared
-        self._uids = uids
-        self._nodes = sources
-        self._numbers = iter(range(1_000_000))
+    def __init__(self, plan: JobPlan) -> None:
+        self._parts, self._uids, self._known = plan.query.parts, plan.uids, plan.declared.sources
         self.sources: dict[str, Vertex] = {}
         self.operators: list[Vertex] = []
 
-    def feeding(self, node: Any) -> tuple[str, ...]:
-        """Return the ids of the nearest parts upstream of a node of the plan, its own too."""
-        if not node.isStreaming():
-            return ()
-        below = list(children(node))
-        if not below:
-            return self._source(node)
-        number = next(self._numbers) if is_operator(node) else None
-        inputs = tuple(dict.fromkeys(id_ for child in below for id_ in self.feeding(child)))
-        if number is None:
-            return inputs
-        id_, has_uid = self._uids.of_operator(number), number in self._uids.operators
-        self.operators.append(Vertex(id_, "operator", name_of(node), inputs, has_uid))
-        return (id_,)
+    def into(self, operator: int | None, branch: int) -> tuple[str, ...]:
+        """Return the ids of the parts next to an operator, or to the sinks of a branch."""
+        found = [p for p in self._parts if p.above == operator and p.branch == branch]
+        return tuple(dict.fromkeys(self._vertex(part) for part in found))
 
-    def _source(self, leaf: Any) -> tuple[str, ...]:
-        for same in (leaf.equals, leaf.sameResult):  # two streams of one topic are two sources
-            for number, node in enumerate(self._nodes):
-                if same(node):
-                    return self._numbered_source(number)
-        return ()
-
-    def _numbered_source(self, number: int) -> tuple[str, ...]:
-        id_, has_uid = self._uids.of_source(number), number in self._uids.sources
-        known = self._declared.sources.get(id_)
+    def _vertex(self, part: PlannedPart) -> str:
+        uids, number = self._uids, part.number
+        if number is not None:
+            id_, inputs = uids.of_operator(number), self.into(number, part.branch)
+            made = Vertex(id_, "operator", part.name, inputs, number in uids.operators)
+            self.operators.append(made)
+            return id_
+        assert part.source is not None
+        id_ = uids.of_source(part.source)
+        known = self._known.get(id_)
         name = known.description if known is not None else "Spark stream"
-        if (times := self._uids.source_lines.count(number)) > 1:
+        if (times := uids.source_lines.count(part.source)) > 1:
             name = f"{name} (read {times} times)"
-        self.sources.setdefault(id_, Vertex(id_, "source", name, (), has_uid))
-        return (id_,)
+        self.sources[id_] = Vertex(id_, "source", name, (), part.source in uids.sources)
+        return id_

@@ -12,8 +12,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from seamark.runtime.operator_uids import OperatorUids, distinct_sources
-from seamark.runtime.plans import analysed, name_of
+from seamark.runtime.job_plan import JobPlan
+from seamark.runtime.operator_uids import OperatorUids
+from seamark.runtime.planned_query import sources_of
+from seamark.runtime.plans import name_of
 
 _OPTIONS = ("subscribe", "subscribepattern", "assign")
 
@@ -41,7 +43,7 @@ class Subscription:
 def kafka_options(frame: DataFrame) -> Mapping[str, str] | None:
     """Return the options of a stream from Kafka, by their names in lower case; None for any other
     stream, or a stream of several sources."""
-    leaves = distinct_sources([analysed(frame)])[0]
+    leaves = sources_of(frame)
     return _options(leaves[0]) if len(leaves) == 1 else None
 
 
@@ -64,13 +66,13 @@ def subscription(options: Mapping[str, str], jvm: Any = None) -> Subscription:
     return Subscription(topics, fails_on_data_loss=fails)
 
 
-def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Subscription]:
+def find_subscriptions(plan: JobPlan) -> Mapping[str, Subscription]:
     """Return the subscription of each Kafka source of a query, by uid."""
     found = {}
-    for number, leaf in enumerate(distinct_sources([analysed(stream)])[0]):
+    for number, leaf in enumerate(plan.query.leaves):
         options = _options(leaf)
         if options is not None and not options.keys().isdisjoint(_OPTIONS):
-            found[uids.of_source(number)] = subscription(options, stream.sparkSession._jvm)
+            found[plan.uids.of_source(number)] = subscription(options, plan.spark._jvm)
     return found
 
 

@@ -25,6 +25,7 @@ from seamark.contracts.keyed_process import KeyedProcessFunction
 from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.connect import require_classic
 from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
+from seamark.runtime.planned_query import name_part
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
 from seamark.runtime.spark_versions import arrow_schema, has_zoned_arrow
@@ -212,6 +213,7 @@ def claim_keyed(declared: JobDeclaration) -> list[DeclaredKeyed]:
         if declared.operators.get(one.uid) is not one.dataframe:
             declared.claim_uid(one.uid, "a keyed_process")
             declared.operators[one.uid] = one.dataframe
+            name_part(one.dataframe, declared.key, one.uid, source=False)
     return found
 
 

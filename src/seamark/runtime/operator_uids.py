@@ -1,36 +1,25 @@
-"""Maps the sources and stateful operators of Spark's plan to their uids.
+"""The uids of a query's sources and stateful operators, by Spark's numbers.
 
-Spark numbers the sources of a query from left to right in its plan, each once. It numbers stateful
-operators from the sink's side (`IncrementalExecution`'s StateOpIdRule): ``state/<number>``. Its
-offset log has a line for each occurrence of a source in the plan. A user gives a uid to a
-DataFrame, so its source or last stateful operator is looked up in the whole plan.
+Spark knows its parts by number alone (`planned_query.py`). A user gives a uid to a DataFrame: its
+source, or its last stateful operator, is the part of the query with the mark of that uid, or else
+one that is written in the same way.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from seamark.runtime.plans import Compared, analysed, children, items, name_of
-
-_STATEFUL = frozenset(
-    (
-        "Aggregate",
-        "Deduplicate",
-        "DeduplicateWithinWatermark",
-        "Distinct",
-        "FlatMapGroupsInPandasWithState",
-        "FlatMapGroupsWithState",
-        "GlobalLimit",
-        "TransformWithState",
-        "TransformWithStateInPySpark",
-    )
-)
+from seamark.model.errors import ConfigurationError
+from seamark.runtime.planned_query import PlannedQuery, sources_of
+from seamark.runtime.plans import Compared, name_of
 
 
 @dataclass(frozen=True)
@@ -73,23 +62,78 @@ class OperatorUids:
 
 
 def find_uids(
-    plans: Mapping[str, Any], sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
+    query: PlannedQuery,
+    sources: Mapping[str, DataFrame],
+    operators: Mapping[str, DataFrame],
+    branches: Sequence[str] = ("",),
 ) -> OperatorUids:
-    """Return the uids in a query. The query is the union of `plans`, each keyed by the name of its
-    branch; `sources` and `operators` map uids to the user's DataFrames."""
-    leaves, lines = distinct_sources(plans.values())
-    named_leaves, named_nodes = named_parts(sources, operators)
-    nodes = [list(_stateful(plan)) for plan in plans.values()]
-    # Among equal operators of one branch, only the first gets the uid, as ever.
-    found = [_matched(of_branch, named_nodes) for of_branch in nodes]
-    in_branches = Counter(uid for uids in found for uid in uids.values())
-    by_number, first = {}, 0
-    for branch, of_branch, uids in zip(plans, nodes, found, strict=True):
-        for index, uid in uids.items():
-            by_number[first + index] = f"{uid}@{branch}" if in_branches[uid] > 1 else uid
-        first += len(of_branch)
-    names = {n: name for n, leaf in enumerate(leaves) if (name := name_in_spark(leaf))}
-    return OperatorUids({**names, **_matched(leaves, named_leaves)}, by_number, lines, first, names)
+    """Return the uids in a query; `sources` and `operators` map them to the user's DataFrames.
+    `branches` are the names of the query's branches: an operator in several of them is called after
+    each. Raises ConfigurationError if Spark's plan does not tell which operator has a uid."""
+
+    @cache
+    def last_operator(uid: str) -> Compared | None:
+        try:
+            alone = PlannedQuery(operators[uid], query.mode, "")
+        except (Py4JJavaError, PySparkException):  # only the whole can be planned
+            return None
+        return next((Compared(alone.node(p)) for p in alone.operators if p.place is not None), None)
+
+    found = []
+    for number in range(len(branches)):
+        here = [p for p in query.operators if p.branch == number and p.place is not None]
+        found.append(
+            _matched(
+                {uid: [part.number for part in here if uid in part.uids] for uid in operators},
+                {part.number: partial(query.node, part) for part in here},
+                last_operator,
+            )
+        )
+    times = Counter(uid for uids in found for uid in uids.values())
+    lost = operators.keys() - times.keys()
+    if lost and not query.traced:
+        raise ConfigurationError(
+            f"operator {min(lost)!r}: Spark's optimizer rewrites this program, and its plan does "
+            "not tell which of its operators that is; leave this uid out, or write as one what "
+            "Spark makes one, such as two limits"
+        )
+    own = _matched(
+        {uid: [n for n, uids in query.readings if uid in uids] for uid in sources},
+        {n: partial(query.leaves.__getitem__, n) for n in range(len(query.leaves))},
+        lambda uid: Compared(sources_of(sources[uid])[0]),
+    )
+    names = {n: name for n, leaf in enumerate(query.leaves) if (name := name_in_spark(leaf))}
+    return OperatorUids(
+        {**names, **own},
+        {
+            number: f"{uid}@{name}" if times[uid] > 1 else uid
+            for name, uids in zip(branches, found, strict=True)
+            for number, uid in uids.items()
+        },
+        tuple(number for number, _ in query.readings),
+        len(query.operators),
+        names,
+    )
+
+
+def _matched(
+    marked: Mapping[str, Sequence[int | None]],
+    nodes: Mapping[int | None, Callable[[], Any]],
+    own: Callable[[str], Compared | None],
+) -> dict[int, str]:
+    """Return uids by number. A uid belongs to the first part with its mark (`marked`), as ever,
+    else to the first other one of `nodes` that is written as the uid's `own`."""
+    named = dict[Any, str]()
+    for uid, numbers in marked.items():
+        if numbers:
+            named.setdefault(numbers[0], uid)
+    for uid in [uid for uid in marked if uid not in named.values()]:
+        free = {number: node for number, node in nodes.items() if number not in named}
+        wanted = own(uid) if free else None
+        equal = (n for n, node in free.items() if wanted is not None and Compared(node()) == wanted)
+        if (number := next(equal, None)) is not None:
+            named[number] = uid
+    return named
 
 
 def name_in_spark(leaf: Any) -> str:
@@ -108,71 +152,3 @@ def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[
         if uid != f"{kind}-{number}" and now.get(number, uid) != uid:
             here = now[number]
             yield f"{kind} {number} of the checkpoint is {uid!r}, and {here!r} in the program"
-
-
-def named_parts(
-    sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the sources, and the stateful operators, by their DataFrames' uids."""
-    leaves = {uid: next(_streaming_leaves(analysed(frame)), None) for uid, frame in sources.items()}
-    nodes = {uid: next(_stateful(analysed(frame)), None) for uid, frame in operators.items()}
-    return _there(leaves), _there(nodes)
-
-
-def _there(parts: Mapping[str, Any]) -> dict[str, Any]:
-    return {uid: part for uid, part in parts.items() if part is not None}
-
-
-def own_names(plan: Any, named: Mapping[str, Any]) -> list[str | None]:
-    """Return a uid for each source and stateful operator of a plan: the uid if the part itself is
-    one of `named`, None if it is not or is merely equal. Equal plans give equal orders."""
-    parts = [*_stateful(plan), *_streaming_leaves(plan)]
-    return [next((uid for uid, own in named.items() if part.equals(own)), None) for part in parts]
-
-
-def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
-    """Return the uids by the nodes' numbers. Of equal nodes the named one itself has the uid."""
-    found: dict[int, str] = {}
-    for form in (lambda plan: plan, Compared):  # py4j compares plans by their `equals`
-        left = {uid: form(own) for uid, own in named.items() if uid not in found.values()}
-        free = {n: form(node) for n, node in enumerate(nodes) if left and n not in found}
-        for uid, own in left.items():
-            number = next((n for n, node in free.items() if node == own), None)
-            if number is not None:
-                found[number] = uid
-                del free[number]
-    return found
-
-
-def distinct_sources(plans: Iterable[Any]) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the streaming sources of a union of plans by number, and each occurrence's number."""
-    distinct: list[Any] = []
-    lines = []
-    for leaf in (leaf for plan in plans for leaf in _streaming_leaves(plan)):
-        number = next((n for n, one in enumerate(distinct) if leaf.equals(one)), len(distinct))
-        if number == len(distinct):
-            distinct.append(leaf)
-        lines.append(number)
-    return distinct, tuple(lines)
-
-
-def _streaming_leaves(plan: Any) -> Iterator[Any]:
-    return (leaf for leaf in items(plan.collectLeaves()) if leaf.isStreaming())
-
-
-def is_operator(node: Any) -> bool:
-    """Tell whether a streaming node of an analysed plan keeps state."""
-    name = name_of(node)
-    return name in _STATEFUL or (
-        name == "Join" and node.left().isStreaming() and node.right().isStreaming()
-    )
-
-
-def _stateful(plan: Any) -> Iterator[Any]:
-    """Yield the plan's stateful operators from the sink's side."""
-    if not plan.isStreaming():
-        return
-    if is_operator(plan):
-        yield plan
-    for child in children(plan):
-        yield from _stateful(child)

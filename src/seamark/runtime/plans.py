@@ -17,10 +17,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from seamark.model.errors import WatermarkLostError
+from seamark.runtime.java.compiled import loaded_class
 
 NO_EXCHANGE_REUSE = {"spark.sql.exchange.reuse": "false"}
 
@@ -28,16 +29,19 @@ NO_EXCHANGE_REUSE = {"spark.sql.exchange.reuse": "false"}
 def require_watermarks(job: str, executed_plan: Any) -> None:
     """Raise WatermarkLostError if an operator of a physical plan does not get the watermark below
     it. Called in the first epoch of a run, before its tasks."""
-    for node in nodes(executed_plan):
-        if _follows_watermark(node) and any(map(_hides_watermark, nodes(node))):
-            key = next(iter(NO_EXCHANGE_REUSE))
-            raise WatermarkLostError(
-                f"job {job}: in Spark's plan the stateful operator {name_of(node)} gets no "
-                "watermark, because the part below it that has the watermark is reused "
-                "(ReusedExchange): it would give no rows, and keep its state for ever. Nothing of "
-                f"this epoch was written; set {key} to false for the Spark session, and see "
-                "docs/spark-exchange-reuse.md"
-            )
+    if operator := java_plans().withoutWatermark(executed_plan):
+        key = next(iter(NO_EXCHANGE_REUSE))
+        raise WatermarkLostError(
+            f"job {job}: in Spark's plan the stateful operator {operator} gets no watermark, "
+            "because the part below it that has the watermark is reused (ReusedExchange): it would "
+            "give no rows, and keep its state for ever. Nothing of this epoch was written; set "
+            f"{key} to false for the Spark session, and see docs/spark-exchange-reuse.md"
+        )
+
+
+def java_plans() -> Any:
+    """Return a new ``SeamarkPlan``, which walks plans in Java."""
+    return loaded_class(SparkContext._jvm, "SeamarkPlan").newInstance()
 
 
 def nodes(plan: Any) -> Iterator[Any]:
@@ -45,20 +49,6 @@ def nodes(plan: Any) -> Iterator[Any]:
     yield plan
     for child in children(plan):
         yield from nodes(child)
-
-
-def _follows_watermark(node: Any) -> bool:
-    try:
-        node.eventTimeWatermarkForEviction()
-    except Py4JError:  # it has no such method
-        return False
-    return True
-
-
-def _hides_watermark(node: Any) -> bool:
-    return name_of(node) == "ReusedExchangeExec" and any(
-        name_of(hidden) == "EventTimeWatermarkExec" for hidden in nodes(node.child())
-    )
 
 
 CATALYST = "org.apache.spark.sql.catalyst"
@@ -111,7 +101,8 @@ class Compared:
     """
 
     def __init__(self, plan: Any) -> None:
-        self._plan = _without_node_ids(plan)
+        watermarks = contains(plan, "EVENT_TIME_WATERMARK")
+        self._plan = java_plans().comparable(plan) if watermarks else plan
         self._hash = int(self._plan.semanticHash())
 
     def __eq__(self, other: object) -> bool:
@@ -123,15 +114,3 @@ class Compared:
 
     def __hash__(self) -> int:
         return self._hash
-
-
-def _without_node_ids(plan: Any) -> Any:
-    if not contains(plan, "EVENT_TIME_WATERMARK"):
-        return plan
-    below = [_without_node_ids(child) for child in children(plan)]
-    if name_of(plan) != "EventTimeWatermark":
-        return plan.withNewChildren(scala_seq(plan, below))
-    nil = scala_class(plan, "java.util.UUID")(0, 0)
-    return scala_class(plan, f"{CATALYST}.plans.logical.EventTimeWatermark")(
-        nil, plan.eventTime(), plan.delay(), below[0]
-    )

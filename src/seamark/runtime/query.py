@@ -359,9 +359,10 @@ class StreamRun(QueryRun):
         with self.coordinator.guarded():
             settled = self._begin_epoch(epoch)
             if not self._plan_checked:  # later epochs have the same plan
-                if self._stateful:
-                    require_watermarks(self._name, self._execution(frame).executedPlan())
-                mend_kafka_sources(self._stream_of(frame))
+                stream = self._stream_of(frame)
+                self._plan.query.require_same(self._name, stream)
+                require_watermarks(self._name, stream.lastExecution().executedPlan())
+                mend_kafka_sources(stream)
             self._plan_checked = True
             write = not at_most_once or self.coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []

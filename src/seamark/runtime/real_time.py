@@ -26,8 +26,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.runtime.java.compiled import loaded_class
 from seamark.runtime.java_calls import items_of
 from seamark.runtime.job_plan import JobPlan
-from seamark.runtime.operator_uids import is_operator
-from seamark.runtime.plans import analysed, children, items, name_of, scala_class
+from seamark.runtime.plans import items, name_of, scala_class
 from seamark.runtime.pre_commit import ORDER, BatchFunction, reports_of
 from seamark.runtime.spark_versions import has_real_time_mode
 from seamark.runtime.state_backend import PROVIDER, ROCKSDB_PROVIDER
@@ -47,19 +46,21 @@ _SETTINGS = {
     "spark.sql.execution.python.udf.maxRecordsPerBatch": "1",
     "spark.sql.execution.python.udf.buffer.size": "64",
 }
-_STATELESS = frozenset(
+_ROW_BY_ROW = frozenset(
     (
-        "CollectMetrics",
-        "EventTimeWatermark",
-        "Filter",
-        "Generate",
-        "MapInArrow",
-        "MapInPandas",
-        "Project",
-        "PythonMapInArrow",
-        "ResolvedHint",
-        "StreamingRelationV2",
-        "SubqueryAlias",
+        "ArrowEvalPythonExec",
+        "BatchEvalPythonExec",
+        "CollectMetricsExec",
+        "EventTimeWatermarkExec",
+        "ExpandExec",
+        "FilterExec",
+        "GenerateExec",
+        "InputAdapter",
+        "MapInArrowExec",
+        "MapInPandasExec",
+        "ProjectExec",
+        "PythonMapInArrowExec",
+        "WholeStageCodegenExec",
     )
 )
 
@@ -132,21 +133,16 @@ def _unfit_parts(plan: JobPlan) -> Iterator[str]:
             f"its sinks read {len(plan.uids.source_lines)} streams from sources, and Spark takes "
             "one: read several topics with one KafkaSource, or run a job for each stream"
         )
-    sinks = [sink for branch in plan.branches for sink in branch.sinks]
-    yield from dict.fromkeys(r for s in sinks for r in _unfit_nodes(analysed(s.dataframe)))
-
-
-def _unfit_nodes(node: Any) -> Iterator[str]:
-    name = name_of(node)
-    if name == "StreamingRelationV2":
-        if node.sourceName().lower() != "kafka":
-            yield f"a source of format {node.sourceName()!r} is read, and only Kafka is possible"
-    elif is_operator(node):
-        yield f"the plan has the operator {name}, which keeps state"
-    elif name not in _STATELESS:
-        yield f"the plan has the step {name}; only steps that take row by row are possible"
-    for child in filter(lambda child: child.isStreaming(), children(node)):
-        yield from _unfit_nodes(child)
+    query = plan.query
+    for leaf in query.leaves:
+        kind = str(leaf.sourceName())
+        if kind.lower() != "kafka":
+            yield f"a source of format {kind!r} is read, and only Kafka is possible"
+    for part in query.operators:
+        yield f"the plan has the operator {part.name}, which keeps state"
+    for name, kind in dict.fromkeys(query.steps):
+        if kind not in _ROW_BY_ROW:
+            yield f"the plan has the step {name}; only steps that take row by row are possible"
 
 
 class _OnStreamThread:

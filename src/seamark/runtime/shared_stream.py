@@ -18,23 +18,23 @@ branch of its own, and Spark computes everything below once more for it (docs/sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from seamark.api.declarations import DeclaredSink
-from seamark.runtime.operator_uids import named_parts, own_names
+from seamark.runtime.java_calls import items_of
 from seamark.runtime.plans import (
     CATALYST,
     Compared,
     analysed,
     contains,
     items,
+    java_plans,
     name_of,
     scala_class,
     scala_seq,
@@ -105,24 +105,13 @@ class _Path:
         return height + names.index("Generate") if "Generate" in names else None
 
 
-def shared_plans(branches: Sequence[Branch]) -> dict[str, Any]:
-    """Return each branch's shared plan by the branch's name, in the order of the union."""
-    return {branch.name: branch.shared for branch in branches}
-
-
-def branches_of(
-    sinks: Sequence[DeclaredSink],
-    sources: Mapping[str, DataFrame] = MappingProxyType({}),
-    operators: Mapping[str, DataFrame] = MappingProxyType({}),
-) -> list[Branch]:
+def branches_of(sinks: Sequence[DeclaredSink], declaration: str = "") -> list[Branch]:
     """Group the sinks by shared stream, ordered by the first sink of each group. Two parts with two
-    uids in `sources` or `operators` stay two, even if they are equal."""
-    leaves, nodes = named_parts(sources, operators)
-    named = {**leaves, **nodes}
+    uids in the job with this `declaration` stay two, even if they are equal."""
     left = [_path(sink) for sink in sinks]
     branches = []
     while left:
-        branch = _branch(left, named)
+        branch = _branch(left, declaration)
         branches.append(branch)
         taken = {sink.uid for sink in branch.sinks}
         left = [path for path in left if path.sink.uid not in taken]
@@ -139,14 +128,14 @@ def _path(sink: DeclaredSink) -> _Path:
     return _Path(sink, node, tuple(steps), tuple(map(Compared, (node, *steps))))
 
 
-def _branch(paths: Sequence[_Path], named: Mapping[str, Any]) -> Branch:
+def _branch(paths: Sequence[_Path], declaration: str) -> Branch:
     """Return the branch of the first of `paths`, with every other path that fits into it."""
     first, names = paths[0], list[str | None]()
     group = []
     for path in paths:
         if path.compared[0] != first.compared[0]:
             continue
-        own = own_names(path.base, named) if named else []
+        own = items_of(java_plans().names(path.base, declaration))
         if all(None in pair or len(set(pair)) == 1 for pair in zip(names, own, strict=False)):
             group.append(path)
             names = [one or other for one, other in zip_longest(names, own)]

@@ -172,18 +172,6 @@ def writing_settings(jvm: Any) -> dict[str, str]:
     return {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"}
 
 
-def planned_execution(jvm: Any, *arguments: Any) -> Any:
-    """Return Spark's plan of one epoch, an ``IncrementalExecution``, from its first arguments; the
-    others get their defaults."""
-    name = named_here(jvm, f"{_STREAMING}.runtime.IncrementalExecution")
-    loader = java_class(jvm, "java.lang.ClassLoader").getSystemClassLoader()
-    count = int(loader.loadClass(name).getConstructors()[0].getParameterCount())
-    defaults = getattr(java_class(jvm, f"{name}$"), "MODULE$")
-    missing = range(len(arguments) + 1, count + 1)
-    more = (getattr(defaults, f"$lessinit$greater$default${number}")() for number in missing)
-    return java_class(jvm, name)(*arguments, *more)
-
-
 def repartition_by_id(rows: DataFrame, partitions: int, number: str) -> DataFrame:
     """Return the rows, each in the partition with its `number`, an SQL expression of type int."""
     if hasattr(DataFrame, "repartitionById"):

@@ -148,7 +148,7 @@ class StartChecks:
         would fail in the next epoch and report lost rows."""
         if offsets is None:
             return
-        reading = find_subscriptions(self._plan.stream, self._uids)
+        reading = find_subscriptions(self._plan)
         if found := topics_left(self._name, offsets, self._uids, reading):
             raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
 

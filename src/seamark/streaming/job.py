@@ -28,8 +28,9 @@ from seamark.job_run import JobRun
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
 from seamark.runtime.kafka_topics import kafka_options, subscription
-from seamark.runtime.operator_uids import distinct_sources, name_in_spark
-from seamark.runtime.plans import analysed, name_of, scala_class
+from seamark.runtime.operator_uids import name_in_spark
+from seamark.runtime.planned_query import name_part, sources_of
+from seamark.runtime.plans import name_of, scala_class
 from seamark.savepoints.restore.options import RestoreOptions
 from seamark.streaming.query import StreamQuery
 
@@ -126,9 +127,10 @@ class StreamJob(Job):
         self.sink(dataframe, sink, SINK, **bad_rows)
         sinks = self.declaration.sinks
         sinks[SINK] = replace(sinks[SINK], declared_at=_place_in_program())
-        for source in _sources_of(dataframe, bounded=self._when.bounded):
+        for source in _sources(dataframe, bounded=self._when.bounded):
             self._secrets |= secrets_in([dict(kafka_options(source.dataframe) or {})])
             self.declaration.sources[source.uid] = source
+            name_part(source.dataframe, self.declaration.key, source.uid, source=True)
 
     def start(self) -> StreamQuery:
         """Run the job on a thread of its own; return when its query has started. Raises what stops
@@ -195,13 +197,13 @@ def _stop_at_end(run: JobRun) -> None:
     run.supervisor.stop()
 
 
-def _sources_of(frame: DataFrame, *, bounded: bool) -> list[DeclaredSource]:
+def _sources(frame: DataFrame, *, bounded: bool) -> list[DeclaredSource]:
     """Return the sources by Spark's numbers, ``source-0`` first. `bounded`: the query ends with
     what is there."""
     dataset = scala_class(frame._jdf, "org.apache.spark.sql.classic.Dataset")
     session = frame.sparkSession
     found = []
-    for number, leaf in enumerate(distinct_sources([analysed(frame)])[0]):
+    for number, leaf in enumerate(sources_of(frame)):
         own = DataFrame(dataset.ofRows(session._jsparkSession, leaf), session)
         format_ = _format(leaf)
         options = kafka_options(own)

@@ -11,9 +11,18 @@ from pyspark.sql.types import LongType
 
 from seamark.api.declarations import DeclaredSink
 from seamark.runtime.branches import Layout, United
-from seamark.runtime.operator_uids import find_uids
+from seamark.runtime.operator_uids import OperatorUids, find_uids
+from seamark.runtime.planned_query import PlannedQuery, name_part
 from seamark.runtime.plans import Compared, analysed
-from seamark.runtime.shared_stream import branches_of, shared_plans
+from seamark.runtime.shared_stream import branches_of
+
+JOB = "seamark.test"
+
+
+def uids_in(united: United, **operators: DataFrame) -> OperatorUids:
+    names = [branch.name for branch in united.branches]
+    query = PlannedQuery(united.stream, "append", JOB, len(names))
+    return find_uids(query, {}, operators, names)
 
 
 def declared(uid: str, frame: DataFrame, *expressions: str) -> DeclaredSink:
@@ -61,7 +70,7 @@ def test_sinks_with_steps_of_their_own_over_one_stream_share_it(rate: DataFrame)
         "struct<t:timestamp,v:bigint>", "struct<half:bigint>", "struct<one:bigint,half:bigint>",
         "struct<ten:bigint>",
     ]  # fmt: skip
-    assert len(list(find_uids(shared_plans(united.branches), {}, {}).source_lines)) == 1
+    assert len(uids_in(united).source_lines) == 1
 
 
 def test_what_all_have_is_a_step_of_the_shared_stream(rate: DataFrame) -> None:
@@ -77,7 +86,7 @@ def test_a_stream_that_was_built_twice_is_one(rate: DataFrame) -> None:
         branches_of([declared("a", one.select("count")), declared("b", other.filter("count > 1"))])
     )
     assert branches(united) == [("a", "b")]
-    uids = find_uids(shared_plans(united.branches), {}, {"counts": other})
+    uids = uids_in(united, counts=other)
     assert uids.operator_numbers() == {"counts": 0}
     assert uids.source_lines == (0,)
 
@@ -85,9 +94,11 @@ def test_a_stream_that_was_built_twice_is_one(rate: DataFrame) -> None:
 def test_what_has_two_names_is_two(rate: DataFrame) -> None:
     named = {"one": counted(rate), "other": counted(rate)}
     sinks = [declared(uid, frame) for uid, frame in named.items()]
-    united = United(branches_of([*sinks, declared("third", counted(rate))], {}, named))
+    for uid, frame in named.items():
+        name_part(frame, JOB, uid, source=False)
+    united = United(branches_of([*sinks, declared("third", counted(rate))], JOB))
     assert branches(united) == [("one", "third"), ("other",)]
-    uids = find_uids(shared_plans(united.branches), {}, named)
+    uids = uids_in(united, **named)
     assert uids.operator_numbers() == {"one": 0, "other": 1}
 
 
@@ -108,7 +119,7 @@ def test_what_cannot_be_shared_is_united(rate: DataFrame, spark: SparkSession) -
         )
     )
     assert branches(united) == [("raw",), ("odd",), ("counts", "more"), ("other",)]
-    uids = find_uids(shared_plans(united.branches), {"rate": rate}, {"counts": counts})
+    uids = uids_in(united, counts=counts)
     assert uids.operator_numbers() == {"counts@odd": 0, "counts@counts": 1}
     assert uids.source_lines == (0, 0, 0, 1)
 
@@ -121,7 +132,7 @@ def test_the_name_of_an_operator_in_several_branches_goes_with_its_sink(
     function = counts.filter("count > 1").withColumn("ten", times_ten("count"))
     sinks = [declared("a", function), declared("b", counts)]
     united = United(branches_of([sinks[number] for number in order]))
-    uids = find_uids(shared_plans(united.branches), {}, {"counts": counts})
+    uids = uids_in(united, counts=counts)
     assert uids.operator_numbers() == {f"counts@{'ab'[n]}": place for place, n in enumerate(order)}
 
 

@@ -23,7 +23,7 @@ import seamark as sm
 from seamark.api.config import StateBackend
 from seamark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
 from seamark.runtime.operator_uids import OperatorUids, find_uids
-from seamark.runtime.plans import analysed
+from seamark.runtime.planned_query import PlannedQuery
 from seamark.savepoints.record import SavepointRecord, SavepointType
 from seamark.savepoints.restore.location import (
     FORMAT,
@@ -139,7 +139,8 @@ def planned(
 ) -> PlannedState:
     """Return Spark's plan of the query's state, for the restored savepoint."""
     stream = query.stream()
-    program = Program(stream, query.output_mode, find_uids({"": analysed(stream)}, {}, {}))
+    planned = PlannedQuery(stream, query.output_mode, "")
+    program = Program(stream, query.output_mode, find_uids(planned, {}, {}))
     return PlannedState(spark, program, saved.settings, directory)
 
 

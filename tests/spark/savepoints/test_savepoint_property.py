@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from seamark.api.config import StateBackend
 from seamark.runtime.operator_uids import find_uids
-from seamark.runtime.plans import analysed
+from seamark.runtime.planned_query import PlannedQuery
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.state.planned import Program
@@ -119,7 +119,8 @@ def declare(spark: SparkSession, inputs: Path, branches: tuple[Branch, ...]) -> 
         operators[branch.uid] = out
         parts.append(out.select(F.lit(branch.uid).alias("uid"), F.to_json(F.struct("*"))))
     stream = reduce(DataFrame.union, parts)
-    return Program(stream, "append", find_uids({"": analysed(stream)}, {"events": rows}, operators))
+    query = PlannedQuery(stream, "append", "")
+    return Program(stream, "append", find_uids(query, {"events": rows}, operators))
 
 
 Batches = dict[int, dict[str, Counter[str]]]

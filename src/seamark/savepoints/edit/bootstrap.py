@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.planned_query import OFFSET_LOG
 from seamark.runtime.spark_versions import spark_class
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.claims import remove_savepoint
@@ -34,7 +35,7 @@ from seamark.savepoints.record import (
     write_taking,
 )
 from seamark.savepoints.restore.options import NewJob
-from seamark.savepoints.state.layout import OFFSET_LOG, PARTITIONS, compact_json
+from seamark.savepoints.state.layout import PARTITIONS, compact_json
 from seamark.savepoints.state.planned import PlannedState, scratch
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]

@@ -87,7 +87,7 @@ def new_job(
         how.parallelism,
         how.allow_non_restored_state,
         ClaimMode(how.claim_mode),
-        find_subscriptions(job.stream, job.uids),
+        find_subscriptions(job),
         declared.spark_directory,
     )
 

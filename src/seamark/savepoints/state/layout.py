@@ -20,6 +20,7 @@ from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.java_calls import items_of, java_list
 from seamark.runtime.operator_uids import OperatorUids
+from seamark.runtime.planned_query import OFFSET_LOG
 from seamark.runtime.spark_versions import (
     base_of_family,
     has_several_values,
@@ -32,8 +33,6 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE = "org.apache.spark.sql.execution.streaming.state."
-OFFSET_LOG = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
-"""Spark's record of a query's settings, in its offset log."""
 _OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 _TRANSFORM_WITH_STATE = "transformWithState"

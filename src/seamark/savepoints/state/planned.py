@@ -30,11 +30,10 @@ from seamark.model.errors import RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
 from seamark.runtime.operator_uids import OperatorUids
-from seamark.runtime.plans import analysed
-from seamark.runtime.spark_versions import planned_execution, spark_class
+from seamark.runtime.planned_query import refuse_unsupported
+from seamark.runtime.plans import analysed, java_plans
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 from seamark.savepoints.state.layout import (
-    OFFSET_LOG,
     PARTITIONS,
     StateLayout,
     read_operators,
@@ -43,7 +42,6 @@ from seamark.savepoints.state.layout import (
 from seamark.savepoints.state.rows import StateClasses
 
 PLAN_TRIES = 3
-_UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
 
 
@@ -128,7 +126,7 @@ class PlannedState:
         self._directory = directory
         self.location = self._new_location()
         try:
-            self._refuse_unsupported()
+            refuse_unsupported(program.stream, program.output_mode)
             self._plan(self.location, 0)
         except (Py4JJavaError, PySparkException) as error:
             raise RestoreError(f"Spark cannot run this program: {root_cause(error)}") from error
@@ -139,13 +137,6 @@ class PlannedState:
         self._layout = StateLayout(
             spark, StateClasses.of(spark), self.location, self.location, self._settings, 1
         )
-        count = program.uids.operator_count
-        if set(self.operators) != set(range(count)):
-            raise RestoreError(
-                f"Spark plans the stateful operators {sorted(self.operators)}, and {count} were "
-                "found in the program: their uids cannot be trusted. This is an error of Seamark's "
-                "own, please report it with the program"
-            )
 
     def describe(self, index: int) -> Operator:
         """Return an operator with the schemas of its state, without rows."""
@@ -186,19 +177,6 @@ class PlannedState:
     def _new_location(self) -> str:
         return f"file://{tempfile.mkdtemp(dir=self._directory)}"
 
-    def _refuse_unsupported(self) -> None:
-        """Raise Spark's error of a start if the query cannot run in its output mode."""
-        if self._spark.conf.get(_UNSUPPORTED_CHECK) != "true":
-            return
-        jvm: Any = self._spark._jvm
-        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-        checker.checkForStreaming(analysed(self._program.stream), self._output_mode())
-
-    def _output_mode(self) -> Any:
-        jvm: Any = self._spark._jvm
-        mode = self._program.output_mode.capitalize()
-        return getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
-
     def _plan(self, location: str, epoch: int) -> None:
         """Let Spark plan an epoch of the query, the first one of a run, over the content of
         `location`; raises Spark's error."""
@@ -212,37 +190,23 @@ class PlannedState:
                     raise
 
     def _plan_once(self, location: str, epoch: int) -> None:
-        jvm: Any = self._spark._jvm
-        streaming = "org.apache.spark.sql.execution.streaming"
-        metadata = spark_class(jvm, OFFSET_LOG)
-        session = self._spark._jsparkSession.cloneSession()
-        body = {
+        entry = {
             "batchWatermarkMs": self._watermark_ms,
             "batchTimestampMs": 0,
             "conf": self._settings,
         }
-        offsets = metadata.apply(json.dumps(body))
         # Spark writes this entry before it plans, and then looks for the last one.
         files = open_files(self._spark, location)
         if not files.exists(f"offsets/{epoch}"):
-            files.create(f"offsets/{epoch}", f"v1\n{json.dumps(body)}".encode())
-        # As a query does at its start: a setting not recorded by an older version gets the value
-        # it had then.
-        metadata.setSessionConf(offsets, session.sessionState().conf())
-        session.sessionState().conf().setConfString("spark.sql.adaptive.enabled", "false")
-        planned_execution(
-            jvm,
-            session,
-            analysed(self._program.stream),
-            self._output_mode(),
+            files.create(f"offsets/{epoch}", f"v1\n{json.dumps(entry)}".encode())
+        program = self._program
+        java_plans().epoch(
+            self._spark._jsparkSession,
+            analysed(program.stream),
+            program.output_mode,
             f"{location}/state",
-            jvm.java.util.UUID.randomUUID(),
-            jvm.java.util.UUID.randomUUID(),
             epoch,
-            jvm.scala.Option.empty(),
-            offsets,
-            spark_class(jvm, f"{streaming}.runtime.WatermarkPropagator").noop(),
-            True,
+            json.dumps(entry),
         ).executedPlan()
 
 
