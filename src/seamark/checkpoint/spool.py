@@ -20,6 +20,7 @@ from seamark.contracts import spool
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.record_batches import in_parts
 from seamark.contracts.sink import (
     CommittingWriter,
     SinkContext,
@@ -194,7 +195,8 @@ class LostTransaction:
         )
         try:
             for batch in spool.read(self._directory, file.path):
-                writer.write(batch)
+                for part in in_parts(batch):
+                    writer.write(part)
             (self._own,) = writer.prepare_commit()
         except BaseException:
             with contextlib.suppress(Exception):

@@ -124,7 +124,8 @@ class CommittingWriter(Protocol[C_co]):
         """Take one Arrow batch with the columns of `select_expressions`.
 
         May block for back-pressure, with a deadline. Raises WriteRefusedError for a refused row.
-        The batch's buffers are valid only until the call returns.
+        The batch's buffers are valid only until the call returns. It has `PART_BYTES` at most, or
+        one row (`record_batches.py`).
         """
 
     @abstractmethod

@@ -8,8 +8,9 @@ stage. So rows of one partition, or one key, never overtake each other (docs/una
 `BatchLimit` lifts Spark's limit on the bytes of an Arrow batch while rows are small. Under a limit,
 Spark (`ArrowWriter.sizeInBytes`) adds up the sizes of a batch's buffers again for every row: a
 sixth of an executor's CPU in a plain copy. If the last epoch's rows were small enough to keep a
-full batch far below the limit, the next epoch is written without it. A driver's first epoch always
-has the limit. So if an epoch grows out of hand and kills a driver, it runs again under the limit.
+full batch far below the limit, and so many that this counts, the next epoch is written without it.
+A driver's first epoch always has the limit. So if an epoch grows out of hand and kills a driver, it
+runs again under the limit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median_low
 
@@ -40,6 +41,8 @@ _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NO_BYTES_LIMIT = 2**31 - 1
 _FAR_BELOW = 8
+_MANY_BATCHES = 2
+"""The full batches of a task that are worth it. A slower job's tasks stay bounded in bytes."""
 
 
 class BatchLimit:
@@ -48,21 +51,24 @@ class BatchLimit:
     def __init__(self) -> None:
         self._given = ""
         self._small_bytes = 0.0
+        self._many_rows = 0
         self._lifted = False
 
-    def after_epoch(self, session: SparkSession, tasks: Iterable[TaskReport]) -> None:
+    def after_epoch(self, session: SparkSession, tasks: Sequence[TaskReport]) -> None:
         """Set the next epoch's limit by the sizes of the rows this epoch's tasks wrote."""
         if not self._given:
             self._given = str(session.conf.get(_BYTES))
             # The most bytes a small row may have; without a limit on rows the limit on bytes stays.
             rows = max(0, int(str(session.conf.get(_ROWS))))
             self._small_bytes = _bytes(session, self._given) / _FAR_BELOW / rows if rows else 0
+            self._many_rows = _MANY_BATCHES * rows
         sinks = [sink for task in tasks for sink in task.sinks.values()]
         rows = sum(sink.rows for sink in sinks)
         small = sum(sink.data_bytes for sink in sinks) <= rows * self._small_bytes
-        if rows and small != self._lifted:
-            session.conf.set(_BYTES, _NO_BYTES_LIMIT if small else self._given)
-            self._lifted = small
+        lift = small and rows >= len(tasks) * self._many_rows
+        if rows and lift != self._lifted:
+            session.conf.set(_BYTES, _NO_BYTES_LIMIT if lift else self._given)
+            self._lifted = lift
 
 
 def _bytes(session: SparkSession, text: str) -> int:

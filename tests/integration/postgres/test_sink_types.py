@@ -222,18 +222,6 @@ def test_an_upsert_refuses_a_row_without_its_key(postgres: PostgresServer, schem
         kit.write(sink, kit.attempt(), batch)
 
 
-def test_a_large_batch_is_sent_in_parts(
-    postgres: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(copy_format, "LARGEST_BYTES", 100)
-    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text)")
-    sink = kit.sink_on(postgres, schema)
-    committer = sink.create_committer(kit.driver())
-    committer.commit(kit.write(sink, kit.attempt(), kit.numbers(range(100))))
-    assert kit.visible(postgres, schema) == list(range(100))
-    committer.close()
-
-
 def test_the_stream_is_what_the_documentation_says() -> None:
     batch = pa.record_batch(
         {"a": pa.array([1, None], pa.int32()), "b": pa.array(["xy", None], pa.string())}

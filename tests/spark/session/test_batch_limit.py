@@ -15,15 +15,31 @@ def task(rows: int, data_bytes: int) -> TaskReport:
     return TaskReport(0, 0, 0.0, 0.0, {"out": sink})
 
 
+MANY = task(20_000, 2_000_000)
+"""Two full batches of Spark's."""
+
+
 def test_the_limit_is_lifted_while_rows_are_small(spark: SparkSession) -> None:
     session = spark.newSession()
     before = session.conf.get(LIMIT)
     limit = BatchLimit()
-    limit.after_epoch(session, [task(1000, 100_000)])
+    limit.after_epoch(session, [MANY, MANY])
     assert session.conf.get(LIMIT) == str(2**31 - 1)
     limit.after_epoch(session, [])  # an epoch without rows says nothing
     assert session.conf.get(LIMIT) == str(2**31 - 1)
-    limit.after_epoch(session, [task(1000, 100_000), task(10, 10_000_000)])
+    limit.after_epoch(session, [MANY, task(20_000, 600_000_000)])
+    assert session.conf.get(LIMIT) == before
+
+
+def test_the_limit_stays_where_a_task_has_few_rows(spark: SparkSession) -> None:
+    """It costs little there, and the next rows may be large ones."""
+    session = spark.newSession()
+    before = session.conf.get(LIMIT)
+    limit = BatchLimit()
+    limit.after_epoch(session, [task(10_000, 1_000_000), task(10_000, 1_000_000)])
+    assert session.conf.get(LIMIT) == before
+    limit.after_epoch(session, [MANY, MANY])
+    limit.after_epoch(session, [task(1000, 100_000), MANY])
     assert session.conf.get(LIMIT) == before
 
 
@@ -31,5 +47,5 @@ def test_without_a_limit_on_rows_the_one_on_bytes_stays(spark: SparkSession) -> 
     session = spark.newSession()
     before = session.conf.get(LIMIT)
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
-    BatchLimit().after_epoch(session, [task(1000, 100_000)])
+    BatchLimit().after_epoch(session, [MANY])
     assert session.conf.get(LIMIT) == before

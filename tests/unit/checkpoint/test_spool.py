@@ -14,6 +14,7 @@ from seamark.checkpoint import spool
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.contracts import spool as contract
 from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.record_batches import PART_BYTES
 from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.file_systems import open_directory
 from seamark.model.errors import (
@@ -35,7 +36,10 @@ class Writing(MemorySink):
     def create_writer(self, context: WriterContext) -> Any:
         return self
 
-    def write(self, batch: pa.RecordBatch) -> None: ...
+    most_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.most_bytes = max(self.most_bytes, batch.nbytes)
 
     def prepare_commit(self) -> Sequence[Transaction]:
         return [Transaction(f"t{i}", 1) for i in range(self.transactions)]
@@ -133,6 +137,18 @@ class Chain(spool.LostTransaction):
             abort_now=self.aborted.append,
             within_deadline=lambda call: call(),
         )
+
+
+def test_a_large_batch_is_written_again_in_parts(at: WriterContext, tmp_path: Path) -> None:
+    """An older version spooled Spark's batches as they came."""
+    sink = Writing()
+    writer = spool.keeping(sink, sink.create_writer(at), at)
+    writer.write(pa.record_batch({"text": ["x" * 2**20] * 40}))
+    (found,) = writer.prepare_commit()
+    chain = Chain(found, at, tmp_path / "job", visible=True)
+    chain.prepare()
+    assert isinstance(chain.sink, Writing)
+    assert 2**23 < chain.sink.most_bytes <= PART_BYTES
 
 
 def test_a_closed_chain_is_never_written_again(at: WriterContext, tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from seamark.sinks.postgres.types import TEXTS, ColumnType
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
-LARGEST_BYTES = 256 * 2**20
-"""A larger batch is encoded in parts: offsets of Arrow's binary arrays have 32 bits."""
 
 _EPOCH_DAYS = 10_957  # 2000-01-01, PostgreSQL's day 0
 _EPOCH_US = _EPOCH_DAYS * 86_400_000_000

@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 from seamark.contracts.dead_letters import RefusedRow
-from seamark.contracts.record_batches import in_parts
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
@@ -61,21 +60,17 @@ class CopyWriter:
         with self._errors():
             if self._connection is None:
                 self._start(batch.schema.names)
-            for part in in_parts(batch, copy_format.LARGEST_BYTES):
-                self._send(part)
+            try:
+                sent = copy_format.rows(batch, [column.type for column in self._columns])
+            except (ValueError, pa.ArrowInvalid) as error:
+                raise WriteRefusedError(f"{self._name}: {self._server.said(error)}") from error
+            with self._within():
+                if self._copying is None:
+                    self._copying = self._connection.cursor().copy(self._copy_statement)
+                    self._copy = self._copying.__enter__()
+                    self._copy.write(copy_format.HEADER)
+                self._copy.write(sent)
         self._taken(batch.num_rows)
-
-    def _send(self, batch: pa.RecordBatch) -> None:
-        try:
-            sent = copy_format.rows(batch, [column.type for column in self._columns])
-        except (ValueError, pa.ArrowInvalid) as error:
-            raise WriteRefusedError(f"{self._name}: {self._server.said(error)}") from error
-        with self._within():
-            if self._copying is None:
-                self._copying = self._connection.cursor().copy(self._copy_statement)
-                self._copy = self._copying.__enter__()
-                self._copy.write(copy_format.HEADER)
-            self._copy.write(sent)
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
         """See `SelectiveWriter`."""
@@ -86,11 +81,9 @@ class CopyWriter:
                 connection = self._start(batch.schema.names)
                 # A deferred constraint would refuse rows too late to tell them apart.
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE; SAVEPOINT seamark")
-            parts = -(-batch.nbytes // copy_format.LARGEST_BYTES) or 1
             refused = sift(
                 batch.num_rows,
                 lambda start, end: self._take(batch.slice(start, end - start)),
-                most=-(-batch.num_rows // parts),
                 names_row=_COPY_LINE,
             )
         if len(refused) < batch.num_rows:
