@@ -98,10 +98,10 @@ $(DEMO_READY): pyproject.toml
 
 ## demo, demo-kafka: the main job, killed twice on the way
 demo: $(or $(wildcard $(READY)),$(DEMO_READY))
-	$(BIN)/python -m examples.demo $(ARGS)
+	$(BIN)/python -m seamark demo $(ARGS)
 
 demo-kafka: $(or $(wildcard $(READY)),$(DEMO_READY))
-	$(BIN)/python -m examples.demo --kafka $(ARGS)
+	$(BIN)/python -m seamark demo --kafka $(ARGS)
 
 ## bench, bench-sinks: Kafka to Kafka beside Spark's own sink; each database sink beside a plain load
 ## bench-shared: one stream into one, two and four sinks

@@ -13,22 +13,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from examples import demo, workload
 
+from seamark.demo import kills, workload
 from seamark.model.guarantee import Guarantee
 from seamark.operations.reading import explain
 
-ROOT = Path(demo.__file__).parents[1]
 EPOCHS, ROWS_PER_EPOCH = 12, 400
 
 
 def run_demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
-            *(sys.executable, "-m", "examples.demo", "--directory", str(directory)),
+            *(sys.executable, "-m", "seamark", "demo", "--directory", str(directory)),
             *("--epochs", str(EPOCHS), "--rows-per-epoch", str(ROWS_PER_EPOCH), *arguments),
         ],
-        cwd=ROOT,
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -71,8 +69,8 @@ def test_the_embedded_demo_loses_and_doubles_nothing_and_would_say_so(
     shutil.copy(file, file.with_name("part-again.parquet"))
     again = workload.embedded(directory, EPOCHS, ROWS_PER_EPOCH)
     capsys.readouterr()
-    demo.console.width = 200
-    assert demo.report(again, directory, 2) == 1
+    kills.console.width = 200
+    assert not kills.report(again, directory, 2)
     damaged = table(capsys.readouterr().out)
     assert damaged["SQLite"][:4] == [expected, expected - 1, 1, 0]
     _, visible, lost, duplicated, _ = damaged["Parquet files"]
@@ -96,13 +94,13 @@ def test_the_demo_refuses_a_directory_that_is_in_use(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     finished = run_demo(tmp_path)
     assert finished.returncode == 2
-    assert "not empty" in finished.stdout
+    assert "not empty" in finished.stderr
 
 
 def test_both_examples_are_exactly_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLICKS_DIRECTORY", str(tmp_path))
     for program in ("clicks_embedded.py", "clicks_kafka.py"):
-        reports = explain(ROOT / "examples" / program)
+        reports = explain(Path(kills.__file__).with_name(program))
         assert reports
         for report in reports.values():
             assert report.guarantee is Guarantee.EXACTLY_ONCE, str(report)

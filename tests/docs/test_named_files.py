@@ -11,9 +11,7 @@ from pathlib import Path
 
 REPO = Path(__file__).parents[2]
 PACKAGE = REPO / "src/seamark"
-FILES = [
-    p for d in ("src", "tests", "docs", "examples", "benchmarks") for p in REPO.glob(f"{d}/**/*.*")
-]
+FILES = [p for d in ("src", "tests", "docs", "benchmarks") for p in REPO.glob(f"{d}/**/*.*")]
 NAMED = re.compile(r"[\w./-]*\w\.(?:py|md|yml)\b")
 PLACEHOLDERS = {"tests/a/test_b.py", "test_b.py"}
 

@@ -14,7 +14,7 @@ import typer
 
 from seamark.cli.exits import BROKEN
 from seamark.cli.options import Json, Storage, echo_json, text
-from seamark.cli.terminal import say, waiting
+from seamark.cli.terminal import say, suggest, waiting
 from seamark.cli.visible import echo
 from seamark.model.errors import UserError
 
@@ -91,6 +91,54 @@ def dev_postgres(port: _Port = None) -> None:
         echo(server.url())
 
     serve_until_interrupted(PostgresServer(port=port), PostgresServer.check, announce)
+
+
+def init(
+    directory: Annotated[
+        Path, typer.Argument(metavar="NAME", show_default=False, help="A new directory.")
+    ],
+) -> None:
+    """Make a project: a job, its settings, and a test that kills it with -9 and counts.
+
+    `make run` and `make test` work in it at once.
+    """
+    from shlex import quote
+
+    from seamark.operations.new_project import new_project
+
+    for file in new_project(directory):
+        say(str(file))
+    at = f"cd {quote(str(directory))}"
+    suggest(f"{at} && make run", f"{at} && make test")
+
+
+def demo(
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="From Kafka to Kafka, on a broker of its own.")
+    ] = False,
+    directory: Annotated[
+        Path | None, text("DIR", "A new or empty directory; default: a temporary one.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=4)] = 12,
+    rows_per_epoch: Annotated[int, typer.Option(min=20, help="Of each source.")] = 10_000,
+    kills: Annotated[int, typer.Option(min=0, help="How often to kill it.")] = 2,
+) -> None:
+    """Kill a job with -9 on its way, start it again, and count its output.
+
+    Clicks from files and a generator are counted per user and ten seconds, into SQLite and Parquet.
+    Exit code 1: a row was lost or doubled.
+    """
+    from seamark.model.packages import load_driver
+    from seamark.runtime.jars import find_java, require_pyspark
+
+    find_java()
+    require_pyspark()
+    for module in ("pandas", "psutil", "confluent_kafka" if kafka else "adbc_driver_sqlite"):
+        load_driver(module, "the demo needs it", "demo")
+    from seamark.demo.kills import demo as show
+
+    if not show(directory, epochs, rows_per_epoch, kills, with_kafka=kafka):
+        raise typer.Exit(BROKEN)
 
 
 def doctor(

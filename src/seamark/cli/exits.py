@@ -18,7 +18,7 @@ BROKEN, MISTAKE, UNREACHABLE, NOT_DONE = 1, 2, 3, 4
 
 EPILOG = (
     "Exit codes: 0 done; 1 an error of Seamark's own, with a traceback, or what `audit`, "
-    "`verify` or `doctor` found; 2 a mistake that you can mend: an option, a name, a file, "
+    "`verify`, `doctor` or `demo` found; 2 a mistake that you can mend: an option, a name, a file, "
     "a token; 3 no driver answers: the job has ended, was killed, or runs elsewhere; 4 it was not "
     "done: the job or the operation failed, was refused by you, or took too long; 130 Ctrl-C. "
     "`run` without -d ends with the program's own code."

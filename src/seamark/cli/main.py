@@ -77,6 +77,8 @@ app.command(
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
 app.command("verify", rich_help_panel="Develop")(verification.verify)
+app.command("init", rich_help_panel="Develop")(developing.init)
+app.command("demo", rich_help_panel="Develop")(developing.demo)
 app.command("doctor", rich_help_panel="Develop")(developing.doctor)
 app.add_typer(developing.dev, name="dev", rich_help_panel="Develop")
 app.add_typer(developing.topic, name="topic", rich_help_panel="Develop")

@@ -11,6 +11,12 @@ from pathlib import Path
 from types import TracebackType
 
 _OURS = str(Path(__file__).parent.parent)
+_NO_CONNECTOR = (
+    "this Spark session lacks its Kafka connector. job.source(sm.KafkaSource(…)) adds it by "
+    "itself; for spark.readStream start the program with: spark-submit --packages "
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:{version} app.py, or make the session with "
+    '.config("spark.jars.packages", …) of the same'
+)
 
 
 def show_mistakes() -> None:
@@ -22,6 +28,9 @@ def show_mistakes() -> None:
 
         if not isinstance(error, UserError):
             before(kind, error, trace)
+            if "Failed to find data source: kafka" in str(error):
+                version = getattr(sys.modules.get("pyspark"), "__version__", "VERSION")
+                print("seamark:", _NO_CONNECTOR.format(version=version), file=sys.stderr)  # noqa: T201
             return
         lines = [
             line

@@ -74,6 +74,11 @@ class SparkFormatSink(WriteAheadSink):
         """See `TwoPhaseCommitSink`: what is overwritten is the writer's own affair."""
         return OUTPUT_MODES if self.mode == "overwrite" else OUTPUT_MODES[:1]
 
+    @property
+    def spark_formats(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: a connector that the job can add by itself."""
+        return [self.format.lower()] if self.format.lower() in ("kafka", "avro") else []
+
     def check_target(self) -> None:
         """Check that Spark finds the format. Raises PreflightError."""
         from py4j.protocol import Py4JJavaError

@@ -1,8 +1,8 @@
 """Clicks per user and ten seconds: two sources, one window, two sinks, one checkpoint.
 
 JSON files and a generated stream go in; the same counts come out in a SQLite table and in Parquet
-files, each exactly once. Run it with ``python examples/clicks_embedded.py``; kill it whenever you
-like and run it again; see its guarantees with ``seamark explain examples/clicks_embedded.py``.
+files, each exactly once. Run it with ``python clicks_embedded.py``; kill it whenever you
+like and run it again; see its guarantees with ``seamark explain clicks_embedded.py``.
 """
 
 import os

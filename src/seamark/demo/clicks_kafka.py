@@ -1,7 +1,7 @@
 """Clicks per user and ten seconds, from Kafka to Kafka, exactly once.
 
 A ``read_committed`` reader of the output topic sees each count once, whatever dies on the way.
-``seamark dev kafka`` starts a broker to try it on; both topics must exist.
+Try it on ``seamark dev kafka --port 9092 --topic clicks:4 --topic clicks-per-user``.
 """
 
 import os

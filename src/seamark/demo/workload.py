@@ -11,7 +11,7 @@ import os
 import sqlite3
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 import seamark as sm
+from seamark.dev.kafka import LocalKafka
+from seamark.dev.topics import Message, make_topics, produce
 from seamark.runtime.datagen import rows
+from seamark.verify.readers import read_log
 
 WINDOW_S = 10
 WATERMARK_DELAY_S = 10
@@ -34,13 +37,8 @@ Count = tuple[int, str, int]
 """One row that a job writes: window's start, user, clicks."""
 
 
-@dataclass(frozen=True)
-class Output:
-    """One sink, from a reader's side. `visible` is quick, for a progress bar; `read` reads all."""
-
-    name: str
-    visible: Callable[[], int]
-    read: Callable[[], Counter[Count]]
+Read = Callable[[], Counter[Count]]
+"""What a reader of one sink sees now."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Workload:
     job: str
     program: Path
     environment: dict[str, str]
-    outputs: list[Output]
+    outputs: dict[str, Read]
     expected: Counter[Count]
     clicks: int
     close: Callable[[], None] = field(default=lambda: None)
@@ -71,10 +69,7 @@ def embedded(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
             "CLICKS_EPOCHS": str(epochs),
             "CLICKS_ROWS_PER_EPOCH": str(rows_per_epoch),
         },
-        [
-            Output("SQLite", lambda: _sqlite_visible(database), lambda: _sqlite_read(database)),
-            Output("Parquet files", lambda: _files_visible(files), lambda: _files_read(files)),
-        ],
+        {"SQLite": lambda: _sqlite(database), "Parquet files": lambda: _files(files)},
         _expected([logged, generated]),
         2 * epochs * rows_per_epoch,
     )
@@ -82,31 +77,28 @@ def embedded(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
 
 def kafka(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
     """Start a broker, and fill the input topic of `clicks_kafka.py`; `close` stops the broker."""
-    from examples.kafka_topics import CommittedReader, make_topics, produce_clicks
-    from seamark.dev.kafka import LocalKafka
-
     clicks = _clicks(epochs, rows_per_epoch, seed=0)
     broker = LocalKafka()
     broker.start()
     try:
         servers = broker.bootstrap_servers
-        make_topics(servers, ["clicks", "clicks-per-user"], PARTITIONS)
-        produce_clicks(servers, "clicks", clicks, PARTITIONS)
-        reader = CommittedReader(servers, "clicks-per-user", PARTITIONS)
+        # For ever: by their timestamps the clicks are older than Kafka's usual week.
+        kept = {"retention.ms": "-1"}
+        make_topics(servers, dict.fromkeys(["clicks", "clicks-per-user"], PARTITIONS), kept)
+        produce(servers, "clicks", _messages(clicks))
     except BaseException:
         broker.stop()
         raise
 
-    def close() -> None:
-        reader.close()
-        broker.stop()
-
     def read() -> Counter[Count]:
-        with closing(CommittedReader(servers, "clicks-per-user", PARTITIONS)) as fresh:
-            return Counter(
-                (_seconds(json.loads(value)["start"]), key.decode(), json.loads(value)["count"])
-                for key, value in fresh.read_all()
-            )
+        found: Counter[Count] = Counter()
+
+        def take(message: Any) -> None:
+            value = json.loads(message.value())
+            found[_seconds(value["start"]), message.key().decode(), value["count"]] += 1
+
+        read_log(servers, "clicks-per-user", take, to_the_end=False)
+        return found
 
     return Workload(
         "clicks-kafka",
@@ -117,11 +109,23 @@ def kafka(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
             "CLICKS_ENDING": "latest",
             "CLICKS_ROWS_PER_EPOCH": str(rows_per_epoch),
         },
-        [Output("Kafka topic", reader.visible, read)],
+        {"Kafka topic": read},
         _expected([clicks]),
         epochs * rows_per_epoch,
-        close,
+        broker.stop,
     )
+
+
+def _messages(clicks: pa.RecordBatch) -> Iterator[Message]:
+    """Yield the clicks round robin, user as key, the click's time as Kafka's timestamp.
+
+    Each partition has them in order. Kafka's timestamps have milliseconds: times are rounded down,
+    which changes no window's count.
+    """
+    times = clicks.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+    columns = (column.to_pylist() for column in (times, clicks["user"], clicks["page"]))
+    for number, (at, user, page) in enumerate(zip(*columns, strict=True)):
+        yield {"key": user, "value": page, "partition": number % PARTITIONS, "timestamp": at}
 
 
 def _clicks(epochs: int, rows_per_epoch: int, seed: int) -> pa.RecordBatch:
@@ -177,34 +181,25 @@ def _expected(streams: list[pa.RecordBatch]) -> Counter[Count]:
 # --- reading the outputs
 
 
-def _sqlite(database: Path, query: str) -> list[Any]:
+def _sqlite(database: Path) -> Counter[Count]:
     if not database.exists():
-        return []
+        return Counter()
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
+        start = "CAST(strftime('%s', substr(window_start, 1, 19)) AS INT)"
         try:
-            return connection.execute(query).fetchall()
+            return Counter(connection.execute(f"SELECT {start}, user, count FROM per_user"))
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):
-                return []
+                return Counter()
             raise
 
 
-def _sqlite_visible(database: Path) -> int:
-    found = _sqlite(database, "SELECT count(*) FROM per_user")
-    return int(found[0][0]) if found else 0
-
-
-def _sqlite_read(database: Path) -> Counter[Count]:
-    query = "SELECT CAST(strftime('%s', substr(window_start, 1, 19)) AS INT), user, count"
-    return Counter(_sqlite(database, f"{query} FROM per_user"))
-
-
-def _files_visible(directory: Path) -> int:
-    return int(ds.dataset(directory).count_rows()) if directory.exists() else 0
-
-
-def _files_read(directory: Path) -> Counter[Count]:
+def _files(directory: Path) -> Counter[Count]:
+    if not directory.exists():
+        return Counter()
     table = ds.dataset(directory).to_table()
+    if not table.num_rows:
+        return Counter()
     starts = [int(at.timestamp()) for at in table.column("window_start").to_pylist()]
     users, counts = table.column("user").to_pylist(), table.column("count").to_pylist()
     return Counter(zip(starts, users, counts, strict=True))
