@@ -21,7 +21,7 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
-from seamark.verify.conformance.steps import attempt, until_proved
+from seamark.verify.conformance.steps import attempt, lingering, until_proved
 from tests.integration.mysql.conftest import fresh_database, serving
 from tests.integration.mysql.sink_kit import MODES, batch, sink_under_test, target_on
 from tests.servers.mariadb import MariaDBServer
@@ -93,7 +93,7 @@ def test_killed_in_each_phase(own_server: MariaDBServer, own_database: str, mode
     with pytest.raises((pymysql.MySQLError, OSError)):
         writer.prepare_commit()
     writer.abort()
-    left = [found.committable for found in committer.list_lingering()]
+    left = [found.committable for found in lingering(committer)]
     assert set(until_proved(committer.abort, left)) <= {AbortOutcome.ABORTED}
     assert target.visible() == []
     assert target.stages() == []
@@ -103,7 +103,7 @@ def test_killed_in_each_phase(own_server: MariaDBServer, own_database: str, mode
     undecided = target.write(range(100, 110), attempt(epoch=1, attempt=9))
     own_server.restart()
     assert target.visible() == []
-    handles = {found.committable.handle for found in committer.list_lingering()}
+    handles = {found.committable.handle for found in lingering(committer)}
     assert handles == {kept[0].handle, undecided[0].handle}
 
     # At the commit: away, then back.
@@ -120,7 +120,7 @@ def test_killed_in_each_phase(own_server: MariaDBServer, own_database: str, mode
     own_server.restart()
     assert until_proved(committer.commit, undecided) == [CommitOutcome.LOST]
     assert target.visible() == list(range(10))
-    assert list(committer.list_lingering()) == []
+    assert lingering(committer) == []
 
 
 def test_a_server_that_is_away_at_the_start(own_server: MariaDBServer, own_database: str) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering
 from seamark.model.errors import PreflightError
 from seamark.verify.conformance.steps import (
     DONE,
@@ -22,6 +22,7 @@ from seamark.verify.conformance.steps import (
     attempt,
     committer,
     driver,
+    lingering,
     until_proved,
     write,
 )
@@ -94,7 +95,7 @@ class OutageConformance:
             with outage():
                 for side in sides:
                     with soon(name), contextlib.suppress(Exception):
-                        answers.append(_listed(side))
+                        answers.append(_handles(side.list_lingering()))
                 starting = hit.sink.create_committer(driver(2))
                 with soon(name), contextlib.suppress(PreflightError):
                     starting.preflight()
@@ -102,8 +103,8 @@ class OutageConformance:
             assert all(listed == handles for listed in answers), name
             successor = committer(hit, driver(2))
             for side in (*sides, successor):
-                assert _listed(side) == handles, name
-            left = [found.committable for found in successor.list_lingering()]
+                assert _handles(lingering(side)) == handles, name
+            left = [found.committable for found in lingering(successor)]
             assert until_proved(successor.abort, left) == [AbortOutcome.ABORTED] * 3, name
             for side in (*sides, successor):
                 side.close()
@@ -123,7 +124,7 @@ class OutageConformance:
                             writer.write(under.batch(numbers[5:]))
                             writer.prepare_commit()
                         writer.abort()
-            left = [found.committable for found in side.list_lingering()]
+            left = [found.committable for found in lingering(side)]
             assert set(until_proved(side.abort, left)) <= {AbortOutcome.ABORTED}, name
             _, parts = write(hit, attempt(epoch=epoch, attempt=1), numbers)
             assert until_proved(side.commit, parts) == [CommitOutcome.COMMITTED], name
@@ -155,5 +156,5 @@ def _three(under: SinkUnderTest, epoch: int, numbers: range) -> list[Any]:
     ]
 
 
-def _listed(side: Any) -> list[str]:
-    return sorted(found.committable.handle for found in side.list_lingering())
+def _handles(listed: Iterable[Lingering[Any]]) -> list[str]:
+    return sorted(found.committable.handle for found in listed)

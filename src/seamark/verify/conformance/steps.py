@@ -25,6 +25,7 @@ import pyarrow as pa
 from seamark.contracts.sink import (
     CommitOutcome,
     Committer,
+    Lingering,
     SinkContext,
     TwoPhaseCommitSink,
     WriterContext,
@@ -182,6 +183,18 @@ def until_proved(call: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence
             break
         time.sleep(min(0.001 * tries, 0.2))
     raise AssertionError(f"still RETRY after {PROOF_DEADLINE_S} s: {outcomes}")
+
+
+def lingering(side: Committer[Any]) -> list[Lingering[Any]]:
+    """List until it is answered, as the coordinator does: a line may have been cut before."""
+    deadline = time.monotonic() + PROOF_DEADLINE_S
+    while True:
+        try:
+            return list(side.list_lingering())
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def cut_lines(under: SinkUnderTest, side: Side) -> Iterator[tuple[int, TwoPhaseCommitSink[Any]]]:
