@@ -93,7 +93,11 @@ class JobRun:
                 with stop_on_signals(stop), stop_before_jvm(self._plan.spark, stop):
                     self.supervisor.run()
             finally:
-                self._rest.stop()
+                self.close()
+
+    def close(self) -> None:
+        """End the REST interface; `run_to_end` does it too."""
+        self._rest.stop()
 
     def _new_run(self) -> StreamRun:
         return StreamRun(

@@ -33,6 +33,7 @@ from seamark.runtime.planned_query import name_part, sources_of
 from seamark.runtime.plans import name_of, scala_class
 from seamark.savepoints.restore.options import RestoreOptions
 from seamark.streaming.query import StreamQuery
+from seamark.streaming.tables import Table
 
 _PACKAGE = str(Path(__file__).parent)
 SINK = "sink"
@@ -93,6 +94,9 @@ class StreamJob(Job):
     explained: list[Job] | None = None
     """Set by ``seamark explain``: the queries that the program would have started."""
 
+    table: Table | None = None
+    """Made when nothing is left that refuses the query."""
+
     _restored: str | None = None
     """The query that ``seamark run -s`` has begun in this program."""
 
@@ -140,6 +144,12 @@ class StreamJob(Job):
             return StreamQuery(self, None)
         self._require_one_restored()
         run = self._prepare(None, RestoreOptions(self.declaration.name), "micro-batch")
+        try:
+            if self.table is not None:
+                self.table.make(self._session())
+        except ConfigurationError:
+            run.close()
+            raise
         supervisor = run.supervisor
         query = StreamQuery(self, supervisor)
         # With the caller's local properties, e.g. its scheduler pool, as if started by Spark. No

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.config import CheckpointConfig, storage_uri
@@ -21,10 +21,10 @@ from seamark.sinks.write_ahead import WriteAheadSink
 from seamark.streaming.formats import sink_of
 from seamark.streaming.job import Place, StreamJob, Trigger
 from seamark.streaming.query import StreamQuery
+from seamark.streaming.tables import Table, find_table
 
 LOCATION = "checkpointLocation"
 _CONFIGURED = "spark.sql.streaming.checkpointLocation"
-_TABLE_FORMATS = ("parquet", "json", "csv", "delta")
 
 
 def write_stream(
@@ -81,6 +81,7 @@ class DataStreamWriter:
     _partition_by: tuple[str, ...] = ()
     _query_name: str | None = None
     _trigger: Trigger = field(default_factory=Trigger)
+    _table: Table | None = None
 
     def format(self, source: str) -> DataStreamWriter:
         """Set the sink's format: kafka, parquet, json, csv, delta, jdbc (docs/write-stream.md)."""
@@ -237,9 +238,17 @@ class DataStreamWriter:
         **options: object,
     ) -> StreamQuery:
         """Start the query into a table of Spark's catalog, of Parquet, JSON, CSV or Delta. Makes a
-        missing table, with the DataFrame's columns."""
-        found, path = _table_options(self._dataframe, tableName, format or self._format)
-        return self.start(path, found, outputMode, partitionBy, queryName, **options)
+        missing table with the DataFrame's columns, when the query can start: at the option
+        ``path``, or where Spark puts it, partitioned by `partitionBy`."""
+        self.options(**options)
+        if partitionBy is not None:
+            self.partitionBy(*([partitionBy] if isinstance(partitionBy, str) else partitionBy))
+        by, given = self._columns(self._partition_by), self._options
+        self._table = table = find_table(
+            self._dataframe, tableName, format or self._format, by, given
+        )
+        self._options, self._partition_by = {**table.options, **given}, tuple(table.partition_by)
+        return self.start(table.path, table.format, outputMode, None, queryName)
 
     def _job(self) -> StreamJob:
         given = dict(self._options)
@@ -255,7 +264,7 @@ class DataStreamWriter:
                     "write_stream: nothing says where the rows go; give format(…) and its options, "
                     "a sink, sm.write_stream(df, sm.KafkaSink(…)), or foreach_batch(fn)"
                 )
-            sink = sink_of(self._format, given, self._partition_by, place)
+            sink = sink_of(self._format, given, self._columns(self._partition_by), place)
         elif self._format is not None or given or self._partition_by:
             found = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
                 self._partition_by
@@ -265,7 +274,14 @@ class DataStreamWriter:
                 "it all: leave the others out"
             )
         job.declare(self._dataframe, sink, self._bad_rows)
+        job.table = self._table
         return job
+
+    def _columns(self, names: Sequence[str]) -> list[str]:
+        """Return the names as the DataFrame writes them: to Spark their case does not matter."""
+        own = self._dataframe.columns
+        by_name = {name.lower(): name for name in own} | {name: name for name in own}
+        return [by_name.get(name, by_name.get(name.lower(), name)) for name in names]
 
     def _location(self, given: dict[str, str]) -> str:
         """Take the location out of the options, or out of Spark's settings, as Spark does."""
@@ -298,34 +314,3 @@ def _interval_s(spark: SparkSession, text: object) -> float:
             f"write_stream: trigger processingTime is {text!r}, which Spark cannot read as an "
             'interval; give one such as "500 milliseconds" or "1 minute 30 seconds"'
         ) from None
-
-
-def _table_options(frame: DataFrame, name: str, format_: str | None) -> tuple[str, str]:
-    """Return format and path of a table; make it if it is missing, in the format given, parquet
-    otherwise, with the columns of `frame`."""
-    spark = frame.sparkSession
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"write_stream: toTable: tableName is {name!r}; give a name")
-    try:
-        if not spark.catalog.tableExists(name):
-            spark.catalog.createTable(name, source=format_ or "parquet", schema=frame.schema)
-        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()
-    except AnalysisException as error:
-        said = str(error).splitlines()[0]
-        raise ConfigurationError(f"write_stream: toTable({name!r}): {said}") from None
-    found = {row.col_name.lower(): row.data_type for row in rows if row.col_name}
-    provider, path = found.get("provider", "").lower(), found.get("location", "")
-    parted = "# partition information" in found or "partition provider" in found
-    if provider not in _TABLE_FORMATS or not path or (parted and provider != "delta"):
-        raise ConfigurationError(
-            f"write_stream: toTable({name!r}): the table is of {provider or 'no format'!r}"
-            + (" and has partitions in the catalog" if parted else "")
-            + f"; there are tables of {', '.join(_TABLE_FORMATS)}, the files without partitions. "
-            "Give format(…) and the path, or write through foreach_batch"
-        )
-    if format_ is not None and format_.lower() != provider:
-        raise ConfigurationError(
-            f"write_stream: toTable({name!r}): format is {format_!r}, and the table is of "
-            f"{provider!r}; leave format out"
-        )
-    return provider, path

@@ -227,30 +227,6 @@ def test_a_sink_object_and_its_dead_letters(
     assert sorted(letter.row.id for letter in refused) == [7, 17, 27, 37]
 
 
-def test_to_table_makes_a_table_and_appends(
-    tmp_path: Path, spark: SparkSession, rows: DataFrame
-) -> None:
-    name = f"clicks_{tmp_path.name.replace('-', '_')}"
-    try:
-        for ends in (40, 60):
-            query = (
-                sm.write_stream(rows)
-                .option("checkpointLocation", str(tmp_path / "store/table"))
-                .trigger(availableNow=True)
-                .toTable(name)
-            )
-            query.awaitTermination()
-            spark.catalog.refreshTable(name)
-            assert spark.table(name).count() == ends
-            add(tmp_path, range(40, 60))
-        spark.sql(f"DROP TABLE {name}")
-        spark.sql(f"CREATE TABLE {name} (id BIGINT, page STRING) USING json PARTITIONED BY (page)")
-        with pytest.raises(ConfigurationError, match="partitions in the catalog"):
-            sm.write_stream(rows).toTable(name)
-    finally:
-        spark.sql(f"DROP TABLE IF EXISTS {name}")
-
-
 def test_foreach_batch_gets_each_epochs_rows_and_a_token(tmp_path: Path, rows: DataFrame) -> None:
     seen: list[tuple[Any, int, list[str]]] = []
 

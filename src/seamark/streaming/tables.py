@@ -1,0 +1,126 @@
+"""The table of `toTable`: found in Spark's catalog, or made there as Spark's own writer makes it,
+once the query can start."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import quoted
+from seamark.runtime.plans import CATALYST, items, scala_class
+
+_FORMATS = ("parquet", "json", "csv", "delta")
+_OF_CSV = ("header", "sep", "delimiter", "nullvalue")
+"""Options that a reader of CSV needs too: a table that is made has them."""
+_TRACKED = "spark.sql.hive.manageFilesourcePartitions"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to write to, by `name`. `creation` is the SQL that makes it, "" if it is there."""
+
+    name: str
+    format: str
+    path: str
+    partition_by: Sequence[str]
+    options: Mapping[str, str] = field(default_factory=dict)
+    creation: str = ""
+
+    def make(self, spark: SparkSession) -> None:
+        """Make the table if it is missing."""
+        if not self.creation:
+            return
+        session = spark._jsparkSession.cloneSession()
+        session.conf().set(_TRACKED, "false")  # else its readers see partitions listed there alone
+        with _in_one_line(self.name):
+            session.sql(self.creation)
+
+
+def find_table(
+    frame: DataFrame,
+    name: object,
+    format_: str | None,
+    by: Sequence[str],
+    options: Mapping[str, str],
+) -> Table:
+    """Return the table for the rows of `frame`, partitioned by the columns `by`, or as it is if
+    there are none. Raises ConfigurationError for one that cannot be written to."""
+    with _in_one_line(name):
+        if not isinstance(name, str) or not name.strip():
+            raise ValueError(f"tableName is {name!r}; give a name")
+        spark, session = frame.sparkSession, frame.sparkSession._jsparkSession
+        catalog = session.sessionState().catalog()
+        parsed = session.sessionState().sqlParser().parseMultipartIdentifier(name)
+        parts = [str(part) for part in items(parsed)]
+        where = parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()
+        if len(parts) > 3 or where != "spark_catalog":
+            raise ValueError(f"it is in the catalog {where!r}; there are tables of spark_catalog")
+        parts = [spark.catalog.currentDatabase(), *parts][-2:]
+        database = scala_class(session, "scala.Option").apply(parts[0])
+        key = scala_class(session, f"{CATALYST}.TableIdentifier")(parts[1], database)
+        path_of = scala_class(session, "org.apache.hadoop.fs.Path")
+        view = catalog.isTempView(parsed)
+        found = None if view or not catalog.tableExists(key) else catalog.getTableMetadata(key)
+        if view or (found is not None and found.tableType().name() == "VIEW"):
+            raise ValueError("it is a view; give a table")
+        default = format_ or spark.conf.get("spark.sql.sources.default")
+        own = list(items(found.provider())) or ["hive"] if found is not None else [default]
+        provider = str(own[0]).lower()
+        if provider not in _FORMATS or (found is not None and found.bucketSpec().isDefined()):
+            what = f"of {provider!r}" if provider not in _FORMATS else "in buckets"
+            raise ValueError(f"the table is {what}; there are tables of {', '.join(_FORMATS)}")
+        if found is None:
+            given = {key.lower(): value for key, value in options.items()}
+            path = given.get("path") or path_of(catalog.defaultTablePath(key)).toString()
+            creation = _creation(frame, quoted(*parts), provider, by, given)
+            return Table(name, provider, path, by, creation=creation)
+        columns = [str(column) for column in items(found.partitionColumnNames())]
+        stored = {str(pair._1()): str(pair._2()) for pair in items(found.storage().properties())}
+        stored.pop("serialization.format", None)
+        if provider == "delta":
+            stored = {}
+            columns = spark.sql(f"DESCRIBE DETAIL {quoted(*parts)}").first().partitionColumns
+        elif columns and found.tracksPartitionsInCatalog():
+            raise ValueError(
+                f"the table has partitions in the catalog's own list ({_TRACKED}), which new ones "
+                "would not be in; give format(…) and the path, or write through foreach_batch"
+            )
+        if format_ is not None and format_.lower() != provider:
+            raise ValueError(f"format is {format_!r}, and the table is of {provider!r}")
+        if by and [c.lower() for c in by] != [c.lower() for c in columns]:
+            raise ValueError(
+                f"partitionBy is {list(by)!r}, and the table is partitioned by {list(columns)!r}"
+            )
+        return Table(name, provider, path_of(found.location()).toString(), columns, stored)
+
+
+def _creation(
+    frame: DataFrame, name: str, provider: str, by: Sequence[str], options: Mapping[str, str]
+) -> str:
+    columns = frame._jdf.schema().asNullable().toDDL()
+    statement = f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING {provider}"
+    of_csv = [f"{k} {_literal(options[k])}" for k in _OF_CSV if k in options]
+    if provider == "csv" and of_csv:
+        statement += f" OPTIONS ({', '.join(of_csv)})"
+    if by:
+        statement += f" PARTITIONED BY ({', '.join(map(quoted, by))})"
+    return statement + (f" LOCATION {_literal(options['path'])}" if "path" in options else "")
+
+
+@contextlib.contextmanager
+def _in_one_line(name: object) -> Iterator[None]:
+    try:
+        yield
+    except (PySparkException, Py4JJavaError, ValueError) as error:
+        said = str(getattr(error, "java_exception", None) or error).strip().splitlines()[0]
+        raise ConfigurationError(f"write_stream: toTable({name!r}): {said}") from None
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
