@@ -61,7 +61,7 @@ def test_a_missing_table_is_made_with_partitions(
     rows: DataFrame,
     format_: str,
 ) -> None:
-    given = {"header": True, "sep": ";"} if format_ == "csv" else {}
+    given = {"header": True, "sep": ";", "nullValue": "NULL"} if format_ == "csv" else {}
     run_twice(tmp_path, spark, rows, name, format=format_, partitionBy="Page", **given)
     table = spark.catalog.listColumns(name)
     assert [(c.name, c.isPartition) for c in table] == [("id", False), ("page", True)]
@@ -70,9 +70,11 @@ def test_a_missing_table_is_made_with_partitions(
     assert spark.table(name).where("page = 'p1'").count() == 21
     # Its partitions need not be named again, and others are refused.
     (tmp_path / "in/0.json").write_text('{"id": 200, "page": "p9"}')
-    writer = sm.write_stream(rows).option("checkpointLocation", str(tmp_path / "store/other"))
+    location = str(tmp_path / "store/other")
     with pytest.raises(sm.ConfigurationError, match=r"partitioned by \['page'\]"):
+        writer = sm.write_stream(rows).option("checkpointLocation", location)
         writer.toTable(name, partitionBy=["id"])
+    writer = sm.write_stream(rows).option("checkpointLocation", location)
     writer.trigger(availableNow=True).toTable(name).awaitTermination()
     spark.catalog.refreshTable(name)
     assert spark.table(name).where("page = 'p9'").count() == 1
