@@ -19,8 +19,9 @@ import pyarrow.dataset as ds
 from seamark.dev.java_server import free_ports
 
 PAGE = (Path(__file__).parents[2] / "README.md").read_text()
-JOB, WRITE_STREAM = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-(SHELL,) = (b for b in re.findall(r"^```\n(.*?)^```$", PAGE, re.M | re.S) if "dev kafka" in b)
+BLOCKS = PAGE.split("```")[1::2]
+JOB, WRITE_STREAM = (b.removeprefix("python\n") for b in BLOCKS if b.startswith("python\n"))
+(SHELL,) = (block for block in BLOCKS if "dev kafka" in block)
 
 
 @contextlib.contextmanager
