@@ -265,12 +265,12 @@ class Job:
         path = os.environ.get(RESTORE_VARIABLE) or restore
         plan = JobPlan(declared)
         in_real_time = is_real_time(execution, plan)
-        refuse_unsupported(plan.stream, declared.output_mode)
         if file := os.environ.pop(PLAN_VARIABLE, None):
             write_plan(spark, path, self._new_job(how, plan), Path(file))
             raise SystemExit(0)  # the program must not run on after the plan
         if path:
             restore_job(spark, path, self._new_job(how, plan))
+        refuse_unsupported(plan.stream, declared.output_mode)
         self._run = JobRun(
             plan,
             self._directory,
