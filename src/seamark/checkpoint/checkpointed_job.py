@@ -28,7 +28,7 @@ from seamark.model.schema import Schema
 @dataclass(frozen=True)
 class CheckpointedJob:
     """`sinks` and the `schemas` of their rows are by uid. `checkpoint.storage` is ignored: the
-    records are in `store`. `tasks` is as in `SinkContext`."""
+    records are in `store`. `tasks`, and the `sessions` by uid, are as in `SinkContext`."""
 
     name: str
     sinks: Mapping[str, TwoPhaseCommitSink[Any]]
@@ -37,6 +37,7 @@ class CheckpointedJob:
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     hadoop: HadoopSettings = field(default_factory=HadoopSettings)
     tasks: int = 0
+    sessions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def visible_before_decision(self) -> bool:
@@ -59,6 +60,7 @@ class CheckpointedJob:
             hadoop=self.hadoop,
             spool_uri=self.store.spool_uri(uid),
             tasks=self.tasks,
+            session=self.sessions.get(uid),
             **transaction_scope(self.checkpoint),
         )
 

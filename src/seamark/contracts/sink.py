@@ -13,10 +13,11 @@ docs/write-a-sink.md writes a whole sink.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from seamark.file_systems.settings import HadoopSettings
 from seamark.model.findings import Finding
@@ -81,6 +82,8 @@ class SinkContext:
     spool_uri: this sink's spool, a directory in the job's checkpoint for rows put there by the
         sink; "" if the caller has none. The sink makes it. ``<spool_uri>/<epoch>/`` is deleted once
         the epoch has its committed record.
+    session: enters, for an epoch, the sink's own clone of the job's Spark session, on a thread that
+        is used for nothing else; None if the caller has none.
     """
 
     job_id: str
@@ -95,6 +98,7 @@ class SinkContext:
     restart_delay_s: float = 0.0
     tasks: int = 0
     open_epochs: int = 2
+    session: Callable[[int], AbstractContextManager[Any]] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.util import inheritable_thread_target
 
@@ -36,6 +36,7 @@ from seamark.checkpoint.statistics import EpochFigures
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.contracts.spool import SpooledSink
 from seamark.model.errors import (
     QueryHangsError,
     SparkDiedError,
@@ -48,6 +49,7 @@ from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.epoch_work import BatchLimit, EpochWork
 from seamark.runtime.failures import reason_of
+from seamark.runtime.function_session import OF_THE_STREAM, FunctionSession
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.job_plan import JobPlan
@@ -82,6 +84,7 @@ TASK_KILL_S = 2.5
 class StreamRun(QueryRun):
     """One Spark query under one coordinator. Used once.
 
+    `functions` is the session of the sinks' functions, as it was when the job was started.
     `records_uri` is the directory of Seamark's records, `spark_location` Spark's checkpoint
     location. `trigger` holds the arguments of ``DataStreamWriter.trigger``. `spark_settings` apply
     to this query alone. `flow` adds up the rows and bytes through each part of the job.
@@ -93,6 +96,7 @@ class StreamRun(QueryRun):
         self,
         plan: JobPlan,
         *,
+        functions: SparkSession,
         records_uri: str,
         spark_location: str,
         trigger: Mapping[str, Any],
@@ -117,6 +121,7 @@ class StreamRun(QueryRun):
         self._trigger = dict(trigger)
         self._redactor = redactor
         self._batch_limit = BatchLimit()
+        self._stream_properties: dict[str, str] = {}
         self._stateful = plan.uids.operator_count > 0
         self._spark_settings = {
             **spark_settings,
@@ -147,6 +152,11 @@ class StreamRun(QueryRun):
             schemas,
             hadoop_settings(spark),
             tasks=planned_tasks(spark, spark_settings, stateful=self._stateful),
+            sessions={
+                uid: FunctionSession(functions, declared, self._stream_properties).entered
+                for uid, sink in self.sinks.items()
+                if isinstance(sink, SpooledSink)
+            },
         )
         self._checks = StartChecks(
             self._job, plan, self._spark_settings, real_time="realTime" in self._trigger
@@ -363,6 +373,8 @@ class StreamRun(QueryRun):
                 self._plan.query.require_same(self._name, stream)
                 require_watermarks(self._name, stream.lastExecution().executedPlan())
                 mend_kafka_sources(stream)
+                got = frame.sparkSession.sparkContext.getLocalProperty
+                self._stream_properties |= {name: str(got(name)) for name in OF_THE_STREAM}
             self._plan_checked = True
             write = not at_most_once or self.coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []

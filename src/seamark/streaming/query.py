@@ -10,6 +10,7 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql.streaming import StreamingQuery
 
 from seamark.model.errors import UserError
+from seamark.runtime.function_session import is_called_by
 from seamark.runtime.supervision import Supervisor
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class StreamQuery(StreamingQuery):  # type: ignore[misc]
                 errorClass="VALUE_NOT_POSITIVE",
                 messageParameters={"arg_name": "timeout", "arg_value": type(timeout).__name__},
             )
+        self._require_elsewhere("awaitTermination")
         if self._supervisor is not None and not self._ended.wait(timeout):
             return False
         if (error := self._error()) is not None:
@@ -71,15 +73,18 @@ class StreamQuery(StreamingQuery):  # type: ignore[misc]
     def stop(self) -> None:
         """Stop the query after the epoch under way, and wait for its end; everything is kept.
 
-        Unlike Spark's `stop`, which aborts it, the epoch has ten seconds to be committed.
+        Unlike Spark's `stop`, which aborts it, the epoch has ten seconds to be committed. Called by
+        the query's own function it returns at once; the query ends after that function's call.
         """
         if self._supervisor is not None:
             self._supervisor.stop()
-            self._ended.wait()
+            if not is_called_by(self.job.declaration):
+                self._ended.wait()
 
     def processAllAvailable(self) -> None:
         """Wait until every row available at this call is committed to the sink. For tests, as
         Spark's."""
+        self._require_elsewhere("processAllAvailable")
         super().processAllAvailable()
         while self.isActive and self._supervisor is not None:
             coordinator = self._supervisor.coordinator
@@ -93,6 +98,13 @@ class StreamQuery(StreamingQuery):  # type: ignore[misc]
         """Return the error that ended the query: Spark's StreamingQueryException, or an error of
         Seamark's. None while it runs, and after a good end."""
         return self._error() if self._ended.is_set() else None
+
+    def _require_elsewhere(self, method: str) -> None:
+        if is_called_by(self.job.declaration):
+            raise UserError(
+                f"{method} is called by the function of this very query, which waits for the "
+                "function; call it elsewhere"
+            )
 
     def _error(self) -> BaseException | None:
         if self._supervisor is None or not self._supervisor.outcome.done():

@@ -133,7 +133,7 @@ class WriteAheadCommitter:
 
         def run() -> None:
             try:
-                self._sink.send(epoch.read(handles), token)
+                self._sink.send(epoch.read(handles, self._context), token)
             except BaseException as error:
                 errors.append(error)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from seamark.contracts import spool
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext
 from seamark.contracts.spool import SpoolFile, parse_path
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model.errors import CorruptRecordError
@@ -138,10 +139,10 @@ class EpochSpool:
             return self.directory.size(handle + CLAIMED) is not None  # another driver was first
         return True
 
-    def read(self, handles: Sequence[str]) -> SpooledBatches:
-        """Return the batches of claimed files."""
+    def read(self, handles: Sequence[str], context: SinkContext) -> SpooledBatches:
+        """Return the batches of claimed files, for the sink of `context`."""
         suffix = CLAIMED if hasattr(self.directory, "rename") else ""
-        return SpooledBatches(self.directory, self.hadoop, [h + suffix for h in handles])
+        return SpooledBatches(self.directory, context, [h + suffix for h in handles])
 
     def record(self, sent: Sent) -> None:
         """Make the confirmation durable."""
@@ -156,9 +157,9 @@ class EpochSpool:
 class SpooledBatches(Iterator["pa.RecordBatch"]):
     """The batches of one epoch, with their location for a sender that reads them in executors."""
 
-    def __init__(self, directory: Directory, hadoop: HadoopSettings, paths: list[str]) -> None:
+    def __init__(self, directory: Directory, context: SinkContext, paths: list[str]) -> None:
         self.directory = directory
-        self.hadoop = hadoop
+        self.context = context
         self.paths = paths
         self._batches = (batch for path in paths for batch in spool.read(directory, path))
 

@@ -6,6 +6,7 @@ The one sink that knows Spark: it *is* a Spark job, run by the driver at the com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -99,9 +100,10 @@ class SparkFormatSink(WriteAheadSink):
         from pyspark.errors import AnalysisException, IllegalArgumentException
 
         assert isinstance(batches, SpooledBatches)
-        frame = spooled_frame(batches)
         try:
-            frame.write.format(self.format).options(**self._options(token)).mode(self.mode).save()
+            with spooled_frame(batches, token.epoch) as frame:
+                writer = frame.write.format(self.format).options(**self._options(token))
+                writer.mode(self.mode).save()
         except (AnalysisException, IllegalArgumentException) as error:
             raise SendRefusedError(str(error).splitlines()[0]) from error
         except Py4JJavaError as error:
@@ -119,17 +121,18 @@ class SparkFormatSink(WriteAheadSink):
         return options
 
 
-def spooled_frame(batches: SpooledBatches) -> Any:
-    """Return one epoch's rows as a DataFrame; executors read the spool files, one in each task."""
+@contextmanager
+def spooled_frame(batches: SpooledBatches, epoch: int) -> Iterator[Any]:
+    """Give one epoch's rows as a DataFrame of the sink's own session; executors read the spool
+    files, one in each task."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
-    files = len(batches.paths)
-    return (
-        _session()
-        .range(0, files, 1, files)
-        .mapInArrow(_reader(batches.directory.uri, batches.hadoop, batches.paths), schema)
-    )
+    files, context = len(batches.paths), batches.context
+    read = _reader(batches.directory.uri, context.hadoop, batches.paths)
+    session = context.session(epoch) if context.session is not None else nullcontext(_session())
+    with session as spark:
+        yield spark.range(0, files, 1, files).mapInArrow(read, schema)
 
 
 def _session() -> Any:

@@ -1,0 +1,295 @@
+"""What PySpark's own tests of streaming show that users rely on, with `sm.write_stream(df)` in the
+place of `df.writeStream`; `twins.py` says how. What differs is in docs/write-stream.md."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQueryListener
+
+import seamark as sm
+from tests.spark.streaming.twins import Twin, both
+
+WAIT_S = 120.0
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def to_files(twin: Twin, frame: DataFrame, **how: str) -> Any:
+    return twin.write(frame).format("json").option("path", str(twin.directory / "out"))
+
+
+def ids(twin: Twin, directory: str = "out") -> list[int]:
+    rows = twin.spark.read.schema("id BIGINT").json(str(twin.directory / directory))
+    return sorted(row.id for row in rows.collect())
+
+
+def kind(call: Callable[[], Any]) -> list[str]:
+    """Return the names of the kinds of error that a program may catch here."""
+    with pytest.raises(Exception) as found:
+        call()
+    known = (ValueError, TypeError, StreamingQueryException)
+    return [one.__name__ for one in known if isinstance(found.value, one)]
+
+
+class Listener(StreamingQueryListener):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.started: list[Any] = []
+        self.progress: list[Any] = []
+        self.ended: list[Any] = []
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+        self.started.append(event)
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self.progress.append(event.progress)
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self.ended.append(event)
+
+
+def test_a_querys_names(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def scenario(twin: Twin) -> Any:
+        query = to_files(twin, twin.read()).queryName("this_query").start()
+        try:
+            none_yet = query.awaitTermination(0.2), query.exception(), query.isActive
+            twin.add(1, 2)
+            query.processAllAvailable()
+            until(lambda: query.lastProgress is not None and query.recentProgress)
+            last = query.lastProgress
+            query.explain()
+            printed = capsys.readouterr().out
+            query.explain(True)
+            extended = capsys.readouterr().out
+            active = spark.streams.get(query.id)
+            assert active is not None
+            shown = {
+                "none yet": none_yet,
+                "name": query.name,
+                "ids": all(re.fullmatch(r"[0-9a-f-]{36}", i) for i in (query.id, query.runId)),
+                "progress": (last.name, str(last.id) == query.id, str(last.runId) == query.runId),
+                "by key": (last["name"], str(last["id"]) == query.id),
+                "in recent": any(one.batchId == last.batchId for one in query.recentProgress),
+                "status": sorted(query.status),
+                "explain": ("Physical Plan" in printed, "Analyzed Logical Plan" in extended),
+                "active": (active.runId == query.runId, active.name),
+                "among": query.id in [one.id for one in spark.streams.active],
+                "any": spark.streams.awaitAnyTermination(0.2),
+                "bad wait": [kind(partial(query.awaitTermination, w)) for w in ("hello", 0, -1)],
+            }
+        finally:
+            query.stop()
+        query.stop()
+        return shown, {
+            "active": query.isActive,
+            "exception": query.exception(),
+            "awaited": (query.awaitTermination(), query.awaitTermination(1)),
+            "get": spark.streams.get(query.id),
+            "last": query.lastProgress.name,
+            "rows": ids(twin),
+        }
+
+    shown, after = both(scenario, tmp_path, spark)
+    assert shown["none yet"] == (False, None, True)
+    assert shown["progress"] == ("this_query", True, True)
+    assert shown["bad wait"] == [["ValueError"]] * 3
+    assert after["rows"] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"once": True, "processingTime": "5 seconds"},
+        {"processingTime": "5 seconds", "continuous": "1 second"},
+        {"processingTime": ""},
+        {"processingTime": 5},
+        {"once": False},
+        {"availableNow": False},
+    ],
+)
+def test_a_wrong_trigger_is_a_value_error(
+    arguments: dict[str, Any], tmp_path: Path, spark: SparkSession, rate: DataFrame
+) -> None:
+    both(lambda twin: kind(lambda: twin.write(rate).trigger(**arguments)), tmp_path, spark)
+
+
+def test_a_trigger_has_a_name(tmp_path: Path, spark: SparkSession, rate: DataFrame) -> None:
+    found = both(lambda twin: kind(lambda: twin.write(rate).trigger("5 seconds")), tmp_path, spark)
+    assert found == ["TypeError"]
+
+
+def test_options_and_arguments_of_start(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        twin.add(1, 2)
+        fake = twin.directory / "fake"
+        query = (
+            twin.write(twin.read().withColumn("part", F.lit(7)))
+            .option("checkpointLocation", str(fake))
+            .queryName("fake_query")
+            .format("parquet")
+            .outputMode("complete")
+            .start(
+                path=str(twin.directory / "out"),
+                format="json",
+                outputMode="append",
+                partitionBy=["part"],
+                queryName="this_query",
+                checkpointLocation=str(twin.directory / "store/query"),
+            )
+        )
+        query.processAllAvailable()
+        query.stop()
+        places = [path.name for path in (twin.directory / "out").iterdir()]
+        made = (twin.directory / "store/query/commits/0").exists(), fake.exists()
+        return query.name, ids(twin), "part=7" in places, made
+
+    assert both(scenario, tmp_path, spark) == ("this_query", [1, 2], True, (True, False))
+
+
+def test_a_failing_row_ends_the_query(tmp_path: Path, spark: SparkSession) -> None:
+    """Its listener hears of it too."""
+
+    def scenario(twin: Twin) -> Any:
+        twin.add(0)
+        listener = Listener()
+        ended = listener.ended
+        spark.streams.addListener(listener)
+        bad = twin.read().select(F.udf(lambda i: 1 // i, "long")("id").alias("id"))
+        query = to_files(twin, bad).start()
+        try:
+            raised = [kind(query.processAllAvailable), kind(query.awaitTermination)]
+            error = query.exception()
+            until(lambda: ended)
+        finally:
+            query.stop()
+            spark.streams.removeListener(listener)
+        return (
+            raised,
+            type(error).__name__,
+            error.getCondition(),
+            "ZeroDivisionError" in str(error),
+            sorted(error.getMessageParameters()),
+            query.isActive,
+            str(ended[0].id) == query.id,
+            "ZeroDivisionError" in ended[0].exception,
+            ended[0].errorClassOnException,
+        )
+
+    found = both(scenario, tmp_path, spark)
+    assert found[0] == [["StreamingQueryException"]] * 2
+    assert found[2:4] == ("STREAM_FAILED", True)
+
+
+def test_a_listener_hears_of_the_same_query(tmp_path: Path, spark: SparkSession) -> None:
+    """With state and observed metrics."""
+
+    def scenario(twin: Twin) -> Any:
+        twin.add(1, 2, 3)
+        rows = twin.read().observe("seen", F.count(F.lit(1)).alias("rows"), F.max("id").alias("m"))
+        rows = rows.withColumn("at", F.timestamp_seconds("id")).withWatermark("at", "1 second")
+        listener = Listener()
+        spark.streams.addListener(listener)
+        spark.addTag("test-tag")
+        try:
+            query = to_files(twin, rows.dropDuplicatesWithinWatermark(["id"]).select("id"))
+            query = query.queryName("test").trigger(processingTime="1 second").start()
+            spark.clearTags()
+            query.processAllAvailable()
+            query.stop()
+            until(lambda: listener.ended)
+        finally:
+            spark.clearTags()
+            spark.streams.removeListener(listener)
+        (started,), (ended,) = listener.started, listener.ended
+        ids_ = {(str(event.id), str(event.runId)) for event in (started, ended)}
+        ids_ |= {(str(one.id), str(one.runId)) for one in listener.progress}
+        first = next(one for one in listener.progress if one.numInputRows)
+        return {
+            "one query": ids_ == {(query.id, query.runId)},
+            "name": (started.name, first.name, query.name),
+            "ended": (ended.exception, ended.errorClassOnException),
+            "observed": [first.observedMetrics["seen"][name] for name in ("rows", "m")],
+            "rows": (first.batchId, first.numInputRows),
+            "state": [(one.operatorName, one.numRowsUpdated) for one in first.stateOperators],
+            "event time": sorted(first.eventTime),
+            "durations": sorted(first.durationMs),
+            "sources": [re.sub("file:.*", "", one.description) for one in first.sources],
+            "offsets": [(one.startOffset, one.endOffset) for one in first.sources],
+            "out": ids(twin),
+        }
+
+    shown = both(scenario, tmp_path, spark)
+    assert shown["one query"] is True
+    assert shown["observed"] == [3, 3]
+
+
+def test_a_table_a_view_and_a_table_again(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        source, view = f"source_of_{twin.side}", f"view_of_{twin.side}"
+        spark.sql(f"DROP TABLE IF EXISTS {source}")
+        spark.sql(f"CREATE TABLE {source} (id BIGINT) USING parquet")
+        try:
+            spark.sql(f"INSERT INTO {source} VALUES (1), (2), (3)")
+            spark.readStream.table(source).createOrReplaceTempView(view)
+            rows = spark.sql(f"SELECT id * 10 AS id FROM {view}")
+            query = to_files(twin, rows).trigger(availableNow=True).start()
+            return rows.isStreaming, query.awaitTermination(WAIT_S), ids(twin)
+        finally:
+            spark.catalog.dropTempView(view)
+            spark.sql(f"DROP TABLE IF EXISTS {source}")
+
+    assert both(scenario, tmp_path, spark) == (True, True, [10, 20, 30])
+
+
+def test_a_stop_waits_for_the_function_and_is_no_error(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        called = threading.Event()
+
+        def function(frame: DataFrame, epoch: int) -> None:
+            called.set()
+            assert frame.sparkSession._jvm is not None
+            frame.sparkSession._jvm.java.lang.Thread.sleep(2000)
+
+        twin.add(1)
+        query = twin.write(twin.read()).foreachBatch(function).start()
+        assert called.wait(WAIT_S)
+        query.stop()
+        return query.exception(), query.isActive
+
+    assert both(scenario, tmp_path, spark) == (None, False)
+
+
+def test_an_error_of_the_function_ends_the_query_in_a_class_of_its_own(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """The one difference: Spark raises StreamingQueryException."""
+
+    def function(frame: DataFrame, epoch: int) -> None:
+        raise RuntimeError("this should fail the query")
+
+    for side, known in (("spark", StreamingQueryException), ("seamark", sm.SendRefusedError)):
+        twin = Twin(side, tmp_path / side, spark)
+        twin.add(1)
+        query = twin.write(twin.read()).foreachBatch(function).start()
+        with pytest.raises(known, match="this should fail the query"):
+            query.processAllAvailable()
+        assert isinstance(query.exception(), known)
+        query.stop()
