@@ -18,7 +18,6 @@ from seamark.model.findings import Finding, Severity, errors
 from seamark.model.redaction import Redactor
 from seamark.rest.live_job import LiveJob
 from seamark.rest.server import RestServer
-from seamark.runtime.function_session import cloned
 from seamark.runtime.inspection import source_findings
 from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
@@ -72,7 +71,7 @@ class JobRun:
             sink_transactions=self._sink_transactions,
             **shown,
         )
-        self._functions = cloned(plan.spark)
+        self._started = plan.spark._jsparkSession.cloneSession()
         self._rest = RestServer(self._view, rest)
         self.supervisor = Supervisor(
             plan.spark, declared, self._new_run, directory, redactor, self._begun
@@ -104,7 +103,7 @@ class JobRun:
     def _new_run(self) -> StreamRun:
         return StreamRun(
             self._plan,
-            functions=self._functions,
+            started=self._started,
             records_uri=self._directory,
             spark_location=self._plan.declared.below(self._directory),
             trigger=self._trigger,

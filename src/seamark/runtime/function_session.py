@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -29,40 +30,39 @@ def is_called_by(declared: JobDeclaration) -> bool:
     return getattr(_calling, "declared", None) is declared
 
 
-def cloned(spark: SparkSession) -> SparkSession:
-    """Return a session with the settings, views and functions of `spark`, and apart from it."""
-    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
-
-
 class FunctionSession:
-    """One sink's session in one run of the job, made on the thread that runs the job. `stream` gets
-    the properties `OF_THE_STREAM` when the query runs."""
+    """One sink's session in one run of the job, made on the thread that runs the job: a clone of
+    `started`, itself the Java clone of `spark` at the job's start. `stream` gets the properties
+    `OF_THE_STREAM` when the query runs."""
 
     def __init__(
-        self, spark: SparkSession, declared: JobDeclaration, stream: Mapping[str, str]
+        self, spark: SparkSession, started: Any, declared: JobDeclaration, stream: Mapping[str, str]
     ) -> None:
-        self._spark, self._declared, self._stream = cloned(spark), declared, stream
-        self._context = spark.sparkContext._jsc.sc()
-        self._properties = self._context.getLocalProperties().clone()
-        self._tags = self._spark.getTags()
+        self._program, self._own = spark, started.cloneSession()
+        self._declared, self._stream = declared, stream
+        self._properties = spark.sparkContext._jsc.sc().getLocalProperties().clone()
+        self._tags = spark.getTags()
 
     @contextlib.contextmanager
     def entered(self, epoch: int) -> Iterator[SparkSession]:
         """Inside the block this thread, of no other use, is the query's; see `SinkContext`."""
         _calling.declared = self._declared
+        context = self._program.sparkContext
+        java = context._jsc.sc()
         # The very object, no copy: what the function sets is there in the next epoch.
-        self._context.setLocalProperties(self._properties)
-        self._context.clearJobGroup()
+        java.setLocalProperties(self._properties)
+        java.clearJobGroup()
         about = self._stream.get(_DESCRIPTION, "").rpartition("batch = ")[0]
         for name, value in {
             **self._stream, _DESCRIPTION: f"{about}batch = {epoch}", "streaming.sql.batchId": epoch,
         }.items():  # fmt: skip
-            self._context.setLocalProperty(name, str(value))
+            java.setLocalProperty(name, str(value))
+        # Made for each call, as PySpark does: `rdd.toDF()` takes the session made last.
+        own = SparkSession(context, self._own)
+        own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._own)
         for tag in self._tags:
-            self._spark.addTag(tag)
-        active = self._spark._jvm.org.apache.spark.sql.classic.SparkSession
-        active.setActiveSession(self._spark._jsparkSession)
+            own.addTag(tag)
         try:
-            yield self._spark
+            yield own
         finally:
-            self._tags = self._spark.getTags()
+            self._tags = own.getTags()

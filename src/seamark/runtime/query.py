@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.util import inheritable_thread_target
 
@@ -84,7 +84,7 @@ TASK_KILL_S = 2.5
 class StreamRun(QueryRun):
     """One Spark query under one coordinator. Used once.
 
-    `functions` is the session of the sinks' functions, as it was when the job was started.
+    `started` is for `FunctionSession`.
     `records_uri` is the directory of Seamark's records, `spark_location` Spark's checkpoint
     location. `trigger` holds the arguments of ``DataStreamWriter.trigger``. `spark_settings` apply
     to this query alone. `flow` adds up the rows and bytes through each part of the job.
@@ -96,7 +96,7 @@ class StreamRun(QueryRun):
         self,
         plan: JobPlan,
         *,
-        functions: SparkSession,
+        started: Any,
         records_uri: str,
         spark_location: str,
         trigger: Mapping[str, Any],
@@ -153,7 +153,7 @@ class StreamRun(QueryRun):
             hadoop_settings(spark),
             tasks=planned_tasks(spark, spark_settings, stateful=self._stateful),
             sessions={
-                uid: FunctionSession(functions, declared, self._stream_properties).entered
+                uid: FunctionSession(spark, started, declared, self._stream_properties).entered
                 for uid, sink in self.sinks.items()
                 if isinstance(sink, SpooledSink)
             },

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQueryListener
@@ -162,6 +162,21 @@ def test_options_and_arguments_of_start(tmp_path: Path, spark: SparkSession) -> 
         return query.name, ids(twin), "part=7" in places, made
 
     assert both(scenario, tmp_path, spark) == ("this_query", [1, 2], True, (True, False))
+
+
+def test_a_path_given_twice(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark refuses it; here that of `start` holds, as every other argument of it."""
+    for side, error in (("spark", AnalysisException), ("seamark", None)):
+        twin = Twin(side, tmp_path / side, spark)
+        twin.add(1)
+        writer = to_files(twin, twin.read()).option("path", str(tmp_path / "fake"))
+        start = partial(writer.trigger(availableNow=True).start, str(twin.directory / "out"))
+        if error is not None:
+            with pytest.raises(error):
+                start()
+        else:
+            assert start().awaitTermination(WAIT_S) is True
+            assert (ids(twin), (tmp_path / "fake").exists()) == ([1], False)
 
 
 def test_a_failing_row_ends_the_query(tmp_path: Path, spark: SparkSession) -> None:
