@@ -148,14 +148,8 @@ class DataStreamWriter:
     ) -> DataStreamWriter:
         """Set when rows are processed: give one argument. Without a trigger epochs follow one
         another at once."""
-        given = {
-            "processingTime": processingTime,
-            "once": once,
-            "continuous": continuous,
-            "availableNow": availableNow,
-            "realTime": realTime,
-        }
-        found = {name: value for name, value in given.items() if value is not None}
+        given = locals().items()
+        found = {name: value for name, value in given if value is not None and value is not self}
         if len(found) != 1:
             raise ConfigurationError(
                 f"write_stream: trigger has {', '.join(found) or 'no argument'}; give exactly one "
@@ -223,7 +217,7 @@ class DataStreamWriter:
         if outputMode is not None:
             self.outputMode(outputMode)
         if partitionBy is not None:
-            self.partitionBy(*([partitionBy] if isinstance(partitionBy, str) else partitionBy))
+            self.partitionBy(partitionBy)
         if queryName is not None:
             self.queryName(queryName)
         return self._job().start()

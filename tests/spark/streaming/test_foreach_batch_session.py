@@ -282,11 +282,12 @@ def test_two_functions_of_one_job_have_a_session_each(
     for name in ("a", "b"):
         job.sink(rows, sm.WriteAheadSink.foreach_batch(function(name)), uid=name)
     job.run()
-    of_a = [(epoch, own - {"programs"}, value) for name, epoch, own, value in seen if name == "a"]
+    both_ = {"updates_a", "updates_b"}
+    of_a = [(epoch, own & both_, value) for name, epoch, own, value in seen if name == "a"]
     assert [(epoch, own) for epoch, own, _ in of_a] == [(0, {"updates_a"}), (1, {"updates_a"})]
     assert [value for _, _, value in of_a][1] == "of a"
     assert active is not None
-    assert not {"updates_a", "updates_b"} & views(active)
+    assert not both_ & views(active)
 
 
 def test_an_epoch_sent_by_the_next_start_gets_the_same_session(
