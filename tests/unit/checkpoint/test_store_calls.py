@@ -8,9 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from seamark.checkpoint.envelope import create_record
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore
+from seamark.model.errors import CorruptRecordError, RecordNotStoredError
 from seamark.protocol import procedures
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.states import Seal
@@ -103,3 +107,45 @@ def exhaust(steps: Any) -> Any:
             next(steps)
         except StopIteration as end:
             return end.value
+
+
+def test_job_json_may_lack_what_serves_only_people(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    needed = {"job_id": "a" * 32, "lineage_id": "b" * 32, "name": "job", "first_epoch": 3}
+    create_record(files, "job", "job.json", {**needed, "of_a_newer_release": {"x": 1}})
+    identity = CheckpointStore(files, files).open("job")
+    assert (identity.job_id, identity.first_epoch) == ("a" * 32, 3)
+    assert (identity.restored_from, identity.spark_directory) == (None, "spark")
+    damaged = LocalFiles(tmp_path / "damaged")
+    create_record(damaged, "job", "job.json", {"job_id": "a" * 32, "name": "job"})
+    with pytest.raises(CorruptRecordError, match=r"job\.json"):
+        CheckpointStore(damaged, damaged).open("job")
+
+
+def test_a_directory_that_cannot_be_deleted_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = opened(tmp_path)
+    store.claim_generation(1)
+    for epoch in range(LEAST_RECORDS):
+        run_epoch(store, tmp_path, epoch)
+    delete = store._delete
+
+    def refuse(path: str) -> None:
+        if path == "epochs/1":
+            raise RecordNotStoredError("Directory not empty")
+        delete(path)
+
+    monkeypatch.setattr(store, "_delete", refuse)
+    refused = 0
+    for epoch in range(LEAST_RECORDS, 3 * LEAST_RECORDS):
+        try:
+            run_epoch(store, tmp_path, epoch)
+        except RecordNotStoredError:
+            refused += 1
+    assert refused == 2  # its turn comes again when all others have had theirs
+    assert sorted(store.epochs()) == [1, *range(2 * LEAST_RECORDS, 3 * LEAST_RECORDS)]
+    monkeypatch.undo()
+    for epoch in range(3 * LEAST_RECORDS, 5 * LEAST_RECORDS):
+        run_epoch(store, tmp_path, epoch)
+    assert sorted(store.epochs()) == [*range(4 * LEAST_RECORDS, 5 * LEAST_RECORDS)]
