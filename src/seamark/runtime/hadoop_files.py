@@ -243,10 +243,9 @@ class HadoopFiles:
             finally:
                 stream.close()
             if not self._files.rename(temporary, target):
-                if not self._files.exists(target):
-                    raise OSError(f"{self.uri}/{path}: the rename to it was refused")
-                if self._files.exists(temporary):  # else it is done, and its answer was lost
+                if self._files.exists(target):
                     raise FileExistsError(f"{self.uri}/{path}")
+                raise OSError(f"{self.uri}/{path}: the rename to it was refused")
         except BaseException:
             with suppress(Py4JError):
                 self._files.delete(temporary, False)

@@ -189,33 +189,6 @@ def test_a_write_whose_answer_was_lost_is_known_as_ones_own(spark: SparkSession)
                 files.create("lease/1.json", b"mine")
 
 
-class _Repeats:
-    """A file system whose answer to a rename is lost; its client repeats it."""
-
-    def __init__(self, files: Any) -> None:
-        self._files = files
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
-
-    def rename(self, source: Any, target: Any) -> bool:
-        self._files.rename(source, target)
-        return bool(self._files.rename(source, target))
-
-
-@pytest.mark.parametrize("store", ["hdfs"])
-def test_a_rename_whose_answer_was_lost_is_known_as_ones_own(
-    spark: SparkSession, base: str
-) -> None:
-    files = HadoopFiles(spark, base)
-    files._files = _Repeats(files._files)
-    files.create("lease/1.json", b"mine")
-    assert files.list("lease") == ["1.json"]
-    with pytest.raises(FileExistsError):
-        files.create("lease/1.json", b"mine")
-    assert files.read("lease/1.json") == b"mine"
-
-
 def test_local_paths_get_local_files(spark: SparkSession, tmp_path: Path) -> None:
     open_files(spark, f"file://{tmp_path}/a%20b").create("c", b"d")
     assert (tmp_path / "a%20b/c").read_bytes() == b"d", "where Spark's own would put it"
