@@ -1,6 +1,6 @@
 """A damaged page of the ledger: the audit goes on without it and names the epochs.
 
-How: a real ledger on a real directory, as a driver writes it; a job in place of the program's, whose
+How: a real ledger on a real directory, as a driver writes it; a job in place of the program, whose
 sink cannot be read back. What needs Spark is replaced: its settings, and the rows' columns.
 """
 
