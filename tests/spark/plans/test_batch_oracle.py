@@ -1,7 +1,8 @@
 """The judge without knowledge of Seamark: Spark's batch run of the same program.
 
-How: Hypothesis draws a program as users write them: one or two sources, up to three stateful
-operators, one to four sinks, each with stateless steps of its own over any node. The job runs over
+How: Hypothesis draws a program as users write them, in DataFrames and SQL: one or two sources, up
+to three stateful operators, one to four sinks, each with stateless steps of its own over any node;
+or one query of `write_stream` in another output mode (`Query`). The job runs over
 the input in slices; it ends at some of them and is started again. In the end every sink must hold,
 row for row, the result of the same query as a batch over the same input. Rows far in the future
 come last, to push the watermark past everything; they are left out of the comparison. They come in
@@ -9,7 +10,7 @@ the same run as other rows: a start would give an operator its missed watermark.
 
 `test_slow_programs.py` draws programs with slow sinks or functions, which are killed as well.
 
-`make chaos` draws hundreds. A failure prints the program, and Hypothesis the seed.
+`make chaos` draws hundreds, or ORACLE_DRAWS. A failure prints the program, and Hypothesis the seed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,8 +34,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
 
 import seamark as sm
@@ -45,6 +48,7 @@ DELAY_S = 5
 SLICES = 3
 ROW_S = 0.01
 """What a row takes where a program is slow."""
+STATE = "transform with state"
 END = "~end"
 """The key of the rows to drive the watermark on."""
 
@@ -84,6 +88,62 @@ def _joined(left: DataFrame, right: DataFrame, how: str = "inner") -> DataFrame:
     )
 
 
+def _sql(of: Frames, text: str) -> DataFrame:
+    frames = {name: _events(of, name) for name in of if f"{{{name}}}" in text}
+    return next(iter(frames.values())).sparkSession.sql(text, **frames)
+
+
+class FirstSeen(StatefulProcessor):
+    """Gives each number of a key once."""
+
+    def init(self, handle: Any) -> None:
+        self._seen = handle.getMapState("seen", "n BIGINT", "yes BOOLEAN")
+
+    def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Iterator[Row]:  # noqa: N802
+        for row in rows:
+            if not self._seen.containsKey((row.n,)):
+                self._seen.updateValue((row.n,), (True,))
+                yield Row(k=row.k, n=row.n)
+
+    def close(self) -> None:
+        pass
+
+
+def _first_seen(rows: DataFrame) -> DataFrame:
+    if rows.isStreaming:
+        by_key = rows.groupBy("k")
+        seen = by_key.transformWithState(FirstSeen(), "k STRING, n BIGINT", "append", "none")
+    else:
+        seen = rows.select("k", "n").distinct()
+    return seen.selectExpr("CAST(NULL AS TIMESTAMP) AS at", "k", "n")
+
+
+WINDOWS = (
+    "SELECT window_time(w) AS at, k, n FROM "
+    "(SELECT window(at, '3 seconds') AS w, k, {} AS n FROM {} GROUP BY 1, 2)"
+)
+SUMS = WINDOWS.format("sum(n)", "{a}")
+QUERIES = {
+    "expression": "WITH w AS (SELECT * FROM {a} WHERE n > 1) SELECT at, k, n FROM w",
+    "expression twice": (
+        "WITH w AS (SELECT * FROM {a} WHERE n > 1) "
+        "SELECT at, k, n FROM w UNION ALL SELECT at, k, n + 50 FROM w WHERE n > 3"
+    ),
+    "counting expression twice": (
+        f"WITH w AS ({SUMS}) "
+        "SELECT at, k, n FROM w WHERE k <> 'a' UNION ALL SELECT at, k, n + 50 FROM w"
+    ),
+    "having": SUMS.replace("1, 2", "1, 2 HAVING sum(n) > 4"),
+    "set union": "SELECT at, k, n FROM {a} UNION SELECT at, k, n FROM {b}",
+    "subtracted": "SELECT at, k, n FROM {a} EXCEPT SELECT now(), 'a', 3L",
+    "windows of select distinct": WINDOWS.format("count(*)", "(SELECT DISTINCT at, k, n FROM {a})"),
+    "lateral view": "SELECT at, k, e AS n FROM {a} LATERAL VIEW explode(array(n, n + 9)) AS e",
+    "joined with WHERE": (
+        "SELECT x.at, x.k, x.n * 10 + y.n AS n FROM {a} x, {b} y WHERE x.k = y.k "
+        "AND y.at BETWEEN x.at - INTERVAL 2 SECONDS AND x.at + INTERVAL 2 SECONDS"
+    ),
+}
+
 NODES: dict[str, Callable[[Frames], DataFrame]] = {
     "raw": lambda of: _events(of, "a"),
     "windows": lambda of: _windows(_events(of, "a")),
@@ -97,8 +157,13 @@ NODES: dict[str, Callable[[Frames], DataFrame]] = {
     "join": lambda of: _joined(_events(of, "a"), _events(of, "b")),
     "left join": lambda of: _joined(_events(of, "a"), _events(of, "b"), "left"),
     "windows of the second": lambda of: _windows(_events(of, "b")),
+    STATE: lambda of: _first_seen(_events(of, "a")),
+    **{name: partial(_sql, text=text) for name, text in QUERIES.items()},
 }
-TWO_SOURCES = ("union", "windows of union", "join", "left join", "windows of the second")
+TWO_SOURCES = (
+    "union", "windows of union", "join", "left join", "windows of the second", "set union",
+    "joined with WHERE",
+)  # fmt: skip
 
 STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "more columns": lambda rows: rows.withColumn("twice", F.col("n") * 2),
@@ -117,6 +182,15 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
         "n", F.udf(lambda n: -1 if n is None else 2 * n + 1, LongType())("n")
     ),
     "json": lambda rows: rows.withColumn("text", F.to_json(F.struct("k", "n"))),
+    "odd names": lambda rows: rows.withColumns(
+        {"a.b": F.col("n"), "x`y": F.col("k"), "user-agent": F.lit('"\u00df\U0001f41d\\n')}
+    ),
+    "in a table": lambda rows: rows.sparkSession.sql(
+        "SELECT * FROM {rows} WHERE k IN (SELECT k FROM VALUES ('a'), ('~end') AS t(k))", rows=rows
+    ),
+    "a table's maximum": lambda rows: rows.withColumn(
+        "n", F.expr("n + (SELECT max(x) FROM VALUES (1L), (2L) AS t(x))")
+    ),
 }
 
 
@@ -165,7 +239,8 @@ class Program:
 
     def _checkpoint(self, root: Path) -> sm.CheckpointConfig:
         unaligned = {"unaligned": True, "aligned_timeout": "0s"} if self.slow else {}
-        return sm.CheckpointConfig(storage=str(root / "store"), **unaligned)
+        backend = {"state_backend": "rocksdb"} if STATE in [s[0] for s in self.sinks] else {}
+        return sm.CheckpointConfig(storage=str(root / "store"), **unaligned, **backend)
 
 
 def slowly(rows: DataFrame, uid: str) -> DataFrame:
@@ -353,9 +428,120 @@ def test_random_programs_hold_what_a_batch_gives(spark: SparkSession, program: P
     check(spark, program)
 
 
+# --- one query in another output mode
+
+
+IN_MODES: dict[str, tuple[str, str]] = {
+    "longest": ("complete", "SELECT k, sum(n) AS n FROM {a} GROUP BY k ORDER BY n DESC, k LIMIT 2"),
+    "sorted": (
+        "complete",
+        "WITH w AS (SELECT k, n FROM {a} WHERE n > 1) SELECT k, count(*) AS n FROM w GROUP BY k "
+        "ORDER BY k",
+    ),
+    "rollup": ("complete", "SELECT k, n, count(*) AS m FROM {a} GROUP BY ROLLUP (k, n)"),
+    "no key": ("complete", "SELECT max(n) AS n, count(*) AS m FROM {a}"),
+    "of a union": (
+        "complete",
+        "SELECT k, count(*) AS `a.b` FROM (SELECT k FROM {a} UNION ALL SELECT k FROM {b}) "
+        "GROUP BY k HAVING count(*) > 3 ORDER BY 2 DESC, 1 LIMIT 3",
+    ),
+    "of a lateral view": (
+        "complete",
+        "SELECT k, sum(e) AS n FROM {a} LATERAL VIEW explode(array(n, n + 1)) AS e GROUP BY k",
+    ),
+    "counts": ("update", "SELECT k, sum(n) AS `x``y` FROM {a} GROUP BY k"),
+    "counts of subtracted": (
+        "update",
+        "SELECT k, count(*) AS n FROM {a} "
+        "WHERE k NOT IN (SELECT k FROM VALUES ('b') AS t(k)) GROUP BY k",
+    ),
+    "windows": ("update", "SELECT window.start AS at, k, sum(n) AS n FROM {a} "
+        "GROUP BY window(at, '3 seconds'), k"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query of `IN_MODES`, with an end and a new start after the slices in `ends`."""
+
+    name: str
+    ends: frozenset[int] = frozenset({0})
+    seed: int = 0
+
+    def run(self, spark: SparkSession, root: Path, shown: dict[str, str]) -> None:
+        """Run it over the slices that are there; `shown` is what its reader sees, by key."""
+        mode, text = IN_MODES[self.name]
+
+        def show(frame: DataFrame, epoch: int) -> None:
+            if mode == "complete":
+                shown.clear()
+            shown.update(_by_key(frame))
+
+        reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+        of = {name: reader.json(str(root / name)) for name in "ab"}
+        query = (
+            sm.write_stream(_sql(of, text))
+            .outputMode(mode)
+            .option("checkpointLocation", str(root / "ck"))
+            .trigger(availableNow=True)
+            .foreachBatch(show)
+            .start()
+        )
+        query.awaitTermination()
+
+
+def _by_key(frame: DataFrame) -> Iterator[tuple[str, str]]:
+    """Yield the rows, by the columns that are the key of an aggregation in the update mode."""
+    for row in frame.collect():
+        cells = row.asDict()
+        yield str([cells[c] for c in frame.columns if c in ("at", "k")] or cells), str(cells)
+
+
+def check_query(spark: SparkSession, query: Query) -> None:
+    text = IN_MODES[query.name][1]
+    chance = random.Random(query.seed)
+    shown: dict[str, str] = {}
+    with TemporaryDirectory() as directory:
+        root = Path(directory)
+        for number in range(SLICES):
+            for name in "ab":
+                write_slice(root / name, number, chance)
+            if number == SLICES - 1 or number in query.ends:
+                query.run(spark, root, shown)
+        of = {name: spark.read.schema(SCHEMA).json(str(root / name)) for name in "ab"}
+        wanted = dict(_by_key(_sql(of, text)))
+    assert shown == wanted, query
+
+
+queries = st.builds(
+    Query,
+    st.sampled_from(list(IN_MODES)),
+    st.frozensets(st.integers(0, SLICES - 2)),
+    st.integers(0, 1000),
+)
+
+
+@settings(max_examples=2, derandomize=True, **QUIET)
+@example(Query("longest"))
+@given(query=queries)
+def test_random_queries_show_what_a_batch_gives(spark: SparkSession, query: Query) -> None:
+    check_query(spark, query)
+
+
+DRAWS = int(os.environ.get("ORACLE_DRAWS", "200"))
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(4 * 3600)
-@settings(max_examples=200, **QUIET)
+@settings(max_examples=DRAWS // 4 + 1, **QUIET)
+@given(query=queries)
+def test_hundreds_of_queries(spark: SparkSession, query: Query) -> None:
+    check_query(spark, query)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(4 * 3600)
+@settings(max_examples=DRAWS, **QUIET)
 @given(program=programs)
 def test_hundreds_of_programs(spark: SparkSession, program: Program) -> None:
     check(spark, program)
