@@ -6,7 +6,7 @@ Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
@@ -30,8 +30,18 @@ if TYPE_CHECKING:
 
 UNREADABLE = "unreadable"
 """The op of a row whose envelope cannot be read: a value that every sink with ``op=`` refuses."""
+Unit = Literal["seconds", "millis", "micros"]
 _OPS = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 _UNITS = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
+_KAFKA, _TIME = "org.apache.kafka.connect.data.", "io.debezium.time."
+_NANO = f"{_TIME}NanoTimestamp"
+_TYPES = {
+    f"{_KAFKA}Timestamp": 1_000, f"{_TIME}Timestamp": 1_000, f"{_TIME}MicroTimestamp": 1_000_000,
+    _NANO: 1_000_000_000,
+}  # fmt: skip
+"""The types in a record's schema whose numbers are timestamps: how many are a second."""
+_FIELDS = "ARRAY<STRUCT<field: STRING, name: STRING>>"
+_SCHEMA = f"schema STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: {_FIELDS}>>>"
 _CORRUPT = "_seamark_corrupt"
 _PLACEHOLDER = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a long value that a change has left as it was."""
@@ -43,7 +53,7 @@ def debezium(
     keys: str | Sequence[str],
     *,
     op: str = "op",
-    numeric_timestamps: Literal["seconds", "millis", "micros"] | None = None,
+    numeric_timestamps: Unit | Mapping[str, Unit] | None = None,
 ) -> DataFrame:
     """Return the rows of a table from its Debezium changes in Kafka, with their op.
 
@@ -54,9 +64,11 @@ def debezium(
     keys: the columns of the table's key.
     op: the name of the new column for a sink's ``op=``: ``insert`` (Debezium's ``c``, and ``r`` of
         a snapshot), ``update`` (``u``) or ``delete`` (``d``, with the keys alone).
-    numeric_timestamps: what a number in a column of TIMESTAMP or TIMESTAMP_NTZ counts since 1970:
-        ``"micros"`` for most columns, ``"millis"`` with ``time.precision.mode=connect``. None takes
-        text alone.
+    numeric_timestamps: what a number in a column of TIMESTAMP or TIMESTAMP_NTZ counts since 1970,
+        where the record's schema does not tell: one unit, or one for each column that has numbers,
+        as ``{"created": "millis", "updated": "micros"}`` (MySQL's DATETIME and DATETIME(6)). None
+        takes text alone. Without a unit for the very column, a number that would be a time of the
+        first weeks of 1970 is likely one of a coarser unit, and unreadable.
 
     Tombstones are left out. Every other record stays a row, in Kafka's order, so no change gets
     lost in silence: with another op, such as ``t`` (TRUNCATE), the op is passed on; with an
@@ -77,13 +89,17 @@ def debezium(
         raise ConfigurationError(
             f"sm.debezium: op is {op!r}; give a name that no column of the schema has"
         )
-    if numeric_timestamps is not None:
-        one_of(numeric_timestamps, tuple(_UNITS), "sm.debezium: numeric_timestamps")
+    units = _checked_units(numeric_timestamps, columns)
     change = _changes(df, columns, keys)
     deleted, unread, values = F.col("op") == "d", F.col("unread"), {}
     for number, field in enumerate(columns):
         kind, raw = field.dataType, F.col(f"_{number}")
-        values[field.name] = value = _value(kind, raw, numeric_timestamps)
+        if _raw(kind) == kind:
+            value = raw
+        else:
+            unit, by_column = units.get(field.name), isinstance(numeric_timestamps, Mapping)
+            value = _time(kind, raw, F.col(f"_type_{number}"), unit, by_column)
+        values[field.name] = value
         unread = unread | (raw.isNotNull() & value.isNull())
         if isinstance(kind, StringType | BinaryType):
             unread = unread | F.coalesce(raw.cast("string") == _PLACEHOLDER, F.lit(False))
@@ -96,6 +112,20 @@ def debezium(
         ),
         F.when(unread, F.lit(UNREADABLE)).otherwise(known).alias(op),
     )
+
+
+def _checked_units(given: object, columns: StructType) -> dict[str, str]:
+    """Return the unit of each column that has one."""
+    times = [f.name for f in columns if isinstance(f.dataType, TimestampType | TimestampNTZType)]
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        one_of(given, tuple(_UNITS), "sm.debezium: numeric_timestamps")
+        return dict.fromkeys(times, str(given))
+    for name, unit in given.items():
+        one_of(name, tuple(times), "sm.debezium: a column in numeric_timestamps")
+        one_of(unit, tuple(_UNITS), f"sm.debezium: numeric_timestamps of {name!r}")
+    return dict(given)
 
 
 def _columns(df: DataFrame, schema: str | StructType) -> StructType:
@@ -129,19 +159,26 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
     whole = StructType(
         [StructField("payload", envelope), *envelope, StructField(_CORRUPT, StringType())]
     )
+    if raw != columns:  # else no unit is wanted
+        whole = whole.add("schema", StructType.fromDDL(_SCHEMA)["schema"].dataType)
     key = F.col("key") if "key" in df.columns else F.lit(None)
     records = df.where(F.col("value").isNotNull())
     records = records.select(key.alias("key"), _json("value", whole).alias("read"))
     read, change = F.col("read"), F.col("change")
     plain = F.struct(*(read[name].alias(name) for name in envelope.names))
     is_read = read.isNotNull() & read[_CORRUPT].isNull()
+    fields_of = F.lit(None)
+    if "schema" in whole.names:
+        rows = F.filter(read["schema"]["fields"], lambda f: f["field"].isin("before", "after"))
+        fields_of = F.get(rows, F.lit(0))["fields"]
     records = records.select(
-        "key", is_read.alias("is_read"), F.coalesce(read["payload"], plain).alias("change")
-    )
+        "key", is_read.alias("is_read"), F.coalesce(read["payload"], plain).alias("change"),
+        fields_of.alias("types"),
+    )  # fmt: skip
     row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
     unread = ~F.col("is_read") | change["op"].isNull()
     records = records.select(
-        "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row")
+        "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types"
     )
     fields = []
     for number, name in enumerate(columns.names):
@@ -152,6 +189,10 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
             wrapped = _json("key", StructType([StructField("payload", own)]))["payload"][name]
             value = F.coalesce(value, wrapped, _json("key", own)[name])
         fields.append(value.alias(f"_{number}"))
+        if raw[name] != columns[name]:
+            names = F.transform(F.col("types"), lambda f: f["field"])
+            at = F.array_position(names, name).try_cast("int") - 1
+            fields.append(F.get(F.col("types"), at)["name"].alias(f"_type_{number}"))
     return records.select("op", "unread", *fields)
 
 
@@ -166,16 +207,23 @@ def _raw(kind: DataType) -> DataType:
     return StringType() if temporal else kind
 
 
-def _value(kind: DataType, raw: Column, unit: str | None) -> Column:
-    """Return the column's value from its raw one; null for one that it cannot hold."""
-    if _raw(kind) == kind:
-        return raw
+def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_column: bool) -> Column:
+    """Return a date or time from its raw text or number; null for one that it cannot hold. `type_`
+    is the name of its type in the record's schema, null without."""
     text, number, is_number = raw.try_cast(kind), raw.try_cast("bigint"), raw.rlike(r"^-?\d+$")
+    is_time = F.coalesce(type_.startswith(_TIME) | type_.startswith(_KAFKA), F.lit(False))
     if isinstance(kind, DateType):
-        return F.when(is_number, F.date_from_unix_date(number.try_cast("int"))).otherwise(text)
-    if unit is None:
-        return F.when(~is_number, text)
-    seconds = (number.cast("decimal(20,0)") / _UNITS[unit]).try_cast("decimal(18,6)")
-    span = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)
+        days = F.when(~is_time | type_.endswith(".Date"), number.try_cast("int"))
+        plausible = days.between(-719_162, 2_932_896)  # the years 1 to 9999
+        return F.when(is_number, F.date_from_unix_date(F.when(plausible, days))).otherwise(text)
+    per = F.create_map(*(F.lit(value) for pair in _TYPES.items() for value in pair))[type_]
+    per = F.when(is_time, per).otherwise(F.lit(unit and _UNITS[unit]))
+    micros = F.floor(number.cast("decimal(20,0)") * F.lit(1_000_000).cast("decimal(7,0)") / per)
+    seconds = (micros / 1_000_000).try_cast("decimal(18,6)")
+    plausible = (seconds >= -62_135_596_800) & (seconds < 253_402_300_800)
+    if not by_column and unit != "seconds":
+        small = F.abs(seconds)
+        plausible &= is_time | (small < 10_000) | (small >= 10_000_000)
+    span = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), F.when(plausible, seconds))
     start = "1970-01-01 00:00:00" + ("" if isinstance(kind, TimestampNTZType) else " UTC")
     return F.when(is_number, F.lit(start).cast(kind) + span).otherwise(text)

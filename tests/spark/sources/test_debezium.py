@@ -109,6 +109,80 @@ def test_numbers_as_timestamps(spark: SparkSession, unit: Any, scale: int) -> No
     assert row.plain == datetime(1969, 12, 31, 23, 59, 55)
 
 
+TIMES = "id BIGINT, a TIMESTAMP, b TIMESTAMP, c TIMESTAMP_NTZ, d DATE"
+NOON = datetime(2024, 6, 15, 12, 0, 0, 123000, UTC)
+MS = int(NOON.timestamp() * 1000)
+
+
+def described(values: dict[str, Any], **types: str) -> dict[str, Any]:
+    """Return a create with the schema of its row, as ``schemas.enable=true`` writes it."""
+    row = [
+        {"field": name, "type": "int64", "optional": True} | ({"name": types[name]} if name in types
+                                                             else {})
+        for name in values
+    ]  # fmt: skip
+    fields = [{"type": "struct", "fields": row, "field": side} for side in ("before", "after")]
+    fields.append({"type": "string", "field": "op"})
+    change = envelope("c", None, values)
+    return {"schema": {"type": "struct", "fields": fields}, "payload": change}
+
+
+@pytest.mark.parametrize("how", [{"numeric_timestamps": "micros"},
+                                 {"numeric_timestamps": {"a": "seconds"}}])  # fmt: skip
+def test_units_from_the_records_schema(spark: SparkSession, how: Any) -> None:
+    values = {"id": 1, "a": MS, "b": MS * 1000 + 456, "c": MS * 10**6 + 456_789, "d": 19000}
+    types = {
+        "a": "io.debezium.time.Timestamp", "b": "io.debezium.time.MicroTimestamp",
+        "c": "io.debezium.time.NanoTimestamp", "d": "io.debezium.time.Date",
+    }  # fmt: skip
+    connect = "org.apache.kafka.connect.data."
+    other = {"a": f"{connect}Timestamp", "d": f"{connect}Date", "b": types["b"], "c": types["c"]}
+    for row in rows(spark, described(values, **types), described(values, **other),
+                    schema=TIMES, **how):  # fmt: skip
+        assert row.op == "insert"
+        assert row.a.astimezone(UTC) == NOON
+        assert row.b.astimezone(UTC) == NOON.replace(microsecond=123456)
+        assert row.c == NOON.replace(tzinfo=None, microsecond=123456)
+        assert row.d == date(2022, 1, 8)
+
+
+def test_units_by_column(spark: SparkSession) -> None:
+    values = {"id": 1, "a": MS, "b": MS * 1000, "c": MS // 1000, "d": None}
+    units = {"a": "millis", "b": "micros", "c": "seconds"}
+    for change in (envelope("c", None, values), described(values)):
+        (row,) = rows(spark, change, schema=TIMES, numeric_timestamps=units)
+        assert row.op == "insert"
+        assert row.a.astimezone(UTC) == row.b.astimezone(UTC) == NOON
+        assert row.c == NOON.replace(tzinfo=None, microsecond=0)
+    early = {"id": 1, "a": 10**9, "b": 10**9}  # the first weeks of 1970
+    (row,) = rows(spark, envelope("c", None, early), schema=TIMES, numeric_timestamps=units)
+    assert (row.op, row.a.year) == ("insert", 1970)
+
+
+INFINITE = {"a": 2**63 - 1}, {"a": "io.debezium.time.MicroTimestamp"}
+
+
+@pytest.mark.parametrize(
+    ("how", "cases"),
+    [
+        ("micros", [({"a": MS}, {}), ({"a": -MS}, {}), INFINITE]),  # the first is 1970-01-20
+        ("millis", [({"a": MS * 1000}, {}), ({"a": MS // 1000}, {}),
+                    ({"a": 19000}, {"a": "io.debezium.time.Date"})]),
+        ({"a": "seconds"}, [({"a": MS}, {}), ({"b": MS}, {})]),
+        (None, [({"a": MS}, {}), ({"d": MS}, {}), ({"d": MS // 1000}, {}),
+                ({"d": 19000}, {"d": "io.debezium.time.Timestamp"}), INFINITE]),
+    ],
+    ids=["micros", "millis", "by column", "none"],
+)  # fmt: skip
+def test_a_number_of_another_unit_is_unreadable(spark: SparkSession, how: Any, cases: Any) -> None:
+    changes = [described({"id": 1, **values}, **types) for values, types in cases]
+    changes += [
+        change["payload"] for change, (_, types) in zip(changes, cases, strict=True) if not types
+    ]
+    found = rows(spark, *changes, schema=TIMES, numeric_timestamps=how)
+    assert [row.op for row in found] == ["unreadable"] * len(changes)
+
+
 @pytest.mark.parametrize(
     ("how", "match"),
     [
@@ -118,6 +192,11 @@ def test_numbers_as_timestamps(spark: SparkSession, unit: Any, scale: int) -> No
         ({"keys": "number"}, r"keys is \['number'\]"),
         ({"op": "NAME"}, "op is 'NAME'; give a name that no column"),
         ({"numeric_timestamps": "hours"}, "numeric_timestamps is 'hours'"),
+        ({"numeric_timestamps": {"at": "hours"}}, "numeric_timestamps of 'at' is 'hours'"),
+        (
+            {"numeric_timestamps": {"born": "millis"}},
+            "a column in numeric_timestamps is 'born'; allowed are 'at'",
+        ),
     ],
 )
 def test_wrong_settings(spark: SparkSession, how: dict[str, Any], match: str) -> None:
