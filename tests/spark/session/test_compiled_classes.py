@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from seamark.runtime.java.compiled import classes_jar
+from seamark.runtime.java.compiled import classes_jar, loaded_class
 
 
 def test_the_jar_is_kept_and_mended(
@@ -33,3 +33,17 @@ def test_the_jar_is_kept_and_mended(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     elsewhere = classes_jar(spark)
     assert elsewhere.read_bytes() and tmp_path not in elsewhere.parents
+
+
+def test_a_class_for_the_driver_is_compiled_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    loaded_class.cache_clear()
+    assert loaded_class(spark._jvm, "SeamarkPlan").newInstance() is not None
+    (jar,) = (tmp_path / "seamark" / "classes").iterdir()
+    made = jar.stat().st_ino
+    loaded_class.cache_clear()
+    again = loaded_class(spark._jvm, "SeamarkPlan")
+    assert again.getClassLoader().getURLs()[0].getPath() == str(jar)
+    assert jar.stat().st_ino == made, "it was compiled again"

@@ -1,9 +1,9 @@
 """Compiles the Java files beside this module with Janino, Spark's compiler of generated code.
 
-Single classes for the driver's JVM are compiled on demand. The classes for tasks form a jar, sent
-to Spark by `savepoints/state/rows.py`. Compiling the jar takes a second of CPU time in a new JVM.
-So it is kept below `${XDG_CACHE_HOME:-~/.cache}/seamark/classes`, under a name derived from the
-sources and the versions of Spark and Java.
+A class for the driver's JVM has a jar of its own. The classes for tasks form one jar, sent to Spark
+by `savepoints/state/rows.py`. Compiling takes a second and more of CPU time in a new JVM, at each
+start of a job. So jars are kept below `${XDG_CACHE_HOME:-~/.cache}/seamark/classes`, under a name
+derived from the sources and the versions of Spark and Java.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from seamark.runtime.jars import cache_directory
+from seamark.runtime.jars import cache_directory, spark_version
 from seamark.runtime.spark_versions import has_key_extractors, named_here
 
 _OF_TASKS = ("Aside.java", "RowFile.java", "SparkState.java", "StateRows.java", "StateFiles.java")
@@ -32,19 +33,27 @@ _OF_TASKS = ("Aside.java", "RowFile.java", "SparkState.java", "StateRows.java", 
 
 @functools.cache
 def loaded_class(jvm: Any, name: str) -> Any:
-    """Return the class ``<name>.java``, compiled and loaded in the driver's JVM. Raises Py4JError
-    if Spark's classes differ from those it was written for."""
-    return _cooked(jvm, _source(jvm, f"{name}.java")).getClassLoader().loadClass(name)
+    """Return the class ``<name>.java``, loaded in the driver's JVM. Raises Py4JError if Spark's
+    classes differ from those it was written for."""
+    jar = jvm.java.io.File(str(_jar(jvm, name, [f"{name}.java"]))).toURI().toURL()
+    urls = SparkContext._gateway.new_array(jvm.java.net.URL, 1)
+    urls[0] = jar
+    parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.net.URLClassLoader(urls, parent).loadClass(name)
 
 
 def classes_jar(spark: SparkSession) -> Path:
-    """Return the jar: the kept jar if it is whole, else a new one. If no jar can be kept, the new
-    one lies in a temporary directory until this process ends."""
-    jvm: Any = spark._jvm
-    sources = {name: _source(jvm, name) for name in _OF_TASKS}
-    made_of = [spark.version, str(jvm.java.lang.System.getProperty("java.version"))]
+    """Return the jar of the classes for tasks."""
+    return _jar(spark._jvm, "state", _OF_TASKS)
+
+
+def _jar(jvm: Any, title: str, names: Sequence[str]) -> Path:
+    """Return a jar of the files' classes: the kept one if it is whole, else a new one. If no jar
+    can be kept, the new one lies in a temporary directory until this process ends."""
+    sources = {name: _source(jvm, name) for name in names}
+    made_of = [spark_version(), str(jvm.java.lang.System.getProperty("java.version"))]
     digest = hashlib.sha256("\0".join([*made_of, *sources.values()]).encode()).hexdigest()
-    kept = cache_directory("classes") / f"state-{digest[:16]}.jar"
+    kept = cache_directory("classes") / f"{title}-{digest[:16]}.jar"
     if _is_whole(kept):
         return kept
     data = _compile(jvm, sources)
