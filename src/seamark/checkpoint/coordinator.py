@@ -30,7 +30,7 @@ from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.ledger import LedgerWriter
-from seamark.checkpoint.sink_commits import SinkCommits
+from seamark.checkpoint.sink_commits import CommittedElsewhereError, SinkCommits
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
@@ -433,6 +433,8 @@ class Coordinator:
             procedures.check_fence(self._store, self.generation)
             with self._committing:
                 self._commits.sweep(self.generation)
+        except CommittedElsewhereError:  # rows of an undecided attempt are visible
+            raise
         except (AbortFailedError, RecordNotStoredError) as error:  # nothing depends on this round
             log.warning("lingering transactions could not be aborted, will try again: %s", error)
 
@@ -511,6 +513,7 @@ class Coordinator:
         if self._thread is not None:
             self._thread.join(self._commit_deadline_s + COMMIT_THREAD_END_S)
             if self._thread.is_alive():
+                self.upkeep.close()
                 raise QueryHangsError(
                     f"job {self._job.name}: the commit of an epoch has not come back: the "
                     "checkpoint storage hangs. End the program; the next start settles what is open"

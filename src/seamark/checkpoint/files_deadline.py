@@ -7,6 +7,7 @@ connection and stays silent. A call given up may still take effect later: the pr
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ class _DeadlineFiles:
 
     def __init__(self, files: CheckpointFiles) -> None:
         self._files = files
-        self._hangs = False
+        self._last = threading.local()  # a thread's hanging deletion is no other thread's concern
         self.uri = files.uri
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -48,17 +49,18 @@ class _DeadlineFiles:
         return partial(self._call, name)
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        seconds = CALL_AGAIN_S if self._hangs else LONG_CALL_S if name in _LONG else CALL_S
+        hangs = getattr(self._last, "hangs", False)
+        seconds = CALL_AGAIN_S if hangs else LONG_CALL_S if name in _LONG else CALL_S
         try:
             result = call_within(seconds, partial(getattr(self._files, name), *arguments))
         except CallHangsError:
-            self._hangs = True
+            self._last.hangs = True
             path = arguments[0] if arguments else ""
             raise storage_hangs(f"{self.uri}/{path}", _SAID.get(name, name), seconds) from None
         except BaseException:
-            self._hangs = False
+            self._last.hangs = False
             raise
-        self._hangs = False
+        self._last.hangs = False
         return result
 
 

@@ -70,7 +70,7 @@ Stored = tuple[Any, SpoolFile | None]
 """A committable and its spool file, if it has one."""
 
 
-class _CommittedElsewhereError(AbortFailedError):
+class CommittedElsewhereError(AbortFailedError):
     """A transaction that must be aborted was committed by somebody else."""
 
 
@@ -274,7 +274,7 @@ class SinkCommits:
         for uid in self.uids:
             try:
                 self.abort_lingering(uid, below_generation, keep, once=True)
-            except _CommittedElsewhereError:
+            except CommittedElsewhereError:
                 raise
             except AbortFailedError as error:
                 failed = True
@@ -432,7 +432,7 @@ class SinkCommits:
             c for c, o in zip(committables, outcomes, strict=True) if o is AbortOutcome.COMMITTED
         ]
         if found and not committed_is_right:
-            raise _CommittedElsewhereError(
+            raise CommittedElsewhereError(
                 f"sink {uid!r}: transactions of {what} that must be aborted ({_some(found)}) are "
                 "committed already, and not by a driver of this job: something else ended them. "
                 "Their rows are visible and would be written again; find out who committed them"

@@ -496,6 +496,8 @@ class CheckpointStore:
         # A restored job has rows of epochs before its first one.
         oldest = max(committed_epoch - max(retained, 2) + 1, self.first_epoch())
         if oldest not in self._oldest_in_flight:
+            if self.epoch(oldest).committed is None:  # a newer driver has deleted its records
+                return
             self._oldest_in_flight[oldest] = _first_needed(oldest, self.channel_state(oldest))
         needed = self._oldest_in_flight[oldest]
         for old in [epoch for epoch in list(self._oldest_in_flight) if epoch < oldest]:
@@ -519,8 +521,9 @@ class CheckpointStore:
         LEAST_RECORDS at least, and of all later epochs."""
         if self._kept is None:  # listed once: a listing an epoch is dear on an object store
             self._kept = deque(self.epochs())
-        elif committed_epoch not in self._kept:
-            self._kept.append(committed_epoch)
+        else:  # also those at which an earlier call was not made or failed
+            newest = max(self._kept, default=committed_epoch - 1)
+            self._kept.extend(range(newest + 1, committed_epoch + 1))
         self._forget("epochs", self._kept, committed_epoch - max(retained, LEAST_RECORDS))
 
     def _forget(self, directory: str, epochs: deque[int], last: int) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 
 log = logging.getLogger(__name__)
 
+MOST_WORK = 600
+"""Pieces of work that wait: of more, the oldest are left to the next start."""
 LAST_WORK_S = 10.0
 """The longest wait, at the end of a run, for the rest of the work."""
 
@@ -26,7 +28,7 @@ class Upkeep:
     def __init__(self) -> None:
         self._failing: dict[str, type[Exception]] = {}
         self._changed = threading.Condition()
-        self._work: deque[tuple[str, Callable[[], object]]] = deque()
+        self._work: deque[tuple[str, Callable[[], object]]] = deque(maxlen=MOST_WORK)
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -68,6 +70,8 @@ class Upkeep:
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(LAST_WORK_S)
+            with self._changed:  # the directory may be deleted, or another driver's, from now on
+                self._work.clear()
 
     def _run(self) -> None:
         while True:

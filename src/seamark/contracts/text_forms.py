@@ -53,6 +53,10 @@ def since_1970(times: pa.Array) -> pa.Array:
 
 
 def _of_times(times: pa.Array, day: int) -> pa.Array:
+    if pa.types.is_timestamp(times.type) and times.type.tz is not None:
+        # Arrow fails at the years 32768 and -32768 of a type with a zone.
+        plain = _of_times(times.cast(pa.timestamp("us")), day)
+        return pc.binary_join_element_wise(plain, "Z", "")
     texts, numbers = times.cast(pa.string()), since_1970(times)
     odd = pc.or_(pc.less(numbers, _FIRST_DAY * day), pc.greater_equal(numbers, _END_DAY * day))
     odd = pc.fill_null(odd, False)

@@ -60,7 +60,7 @@ class S3Options:
             anonymous=_ANONYMOUS in get("aws.credentials.provider"),
             encryption=_ENCRYPTION.get(algorithm, ""),
             encryption_key=get("encryption.key") or get("server-side-encryption.key"),
-            timeout_s=min(_seconds(get("connection.timeout") or "20s"), 20.0),
+            timeout_s=min(_seconds(get("connection.timeout") or "20s") or 20.0, 20.0),  # 0: none
         )
 
 

@@ -214,7 +214,9 @@ def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_colum
     is_time = F.coalesce(type_.startswith(_TIME) | type_.startswith(_KAFKA), F.lit(False))
     if isinstance(kind, DateType):
         days = F.when(~is_time | type_.endswith(".Date"), number.try_cast("int"))
-        plausible = days.between(-719_162, 2_932_896)  # the years 1 to 9999
+        # The years 1 to 9999, or what the record calls a date: all but PostgreSQL's infinities.
+        plausible = days.between(-719_162, 2_932_896)
+        plausible |= is_time & days.between(-(2**31) + 1, 2**31 - 2)
         return F.when(is_number, F.date_from_unix_date(F.when(plausible, days))).otherwise(text)
     per = F.create_map(*(F.lit(value) for pair in _TYPES.items() for value in pair))[type_]
     per = F.when(is_time, per).otherwise(F.lit(unit and _UNITS[unit]))

@@ -386,7 +386,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def _store(self, rows: Iterator[Any], cut: _Cut | None = None) -> None:
         """Store rows as chunks of the current key; the rest of a chunk that is cut goes just
         before the chunk's turn: the key's earlier chunks are gone."""
-        while chunk := list(islice(rows, self._chunk_rows)):
+        # The rest of a cut chunk has one turn, so it stays whole: a second chunk would replace it.
+        while chunk := list(islice(rows, self._chunk_rows if cut is None else None)):
             if cut is None:
                 number = _FIRST_TURN + (self._epoch << _CHUNK_BITS)
                 turn, due_ms = number + 2 ** (_CHUNK_BITS - 1) + self._turns, self._due_before_ms

@@ -225,10 +225,13 @@ class Supervisor:
                 return  # as if never started: the next start settles the rest
             raise
         if not self._started:
+            start = None
             with run.coordinator.upkeep.spared("record of the execution"):
                 start, sign = self._begun(self.job_id)
                 self.execution.begin(open_files(self._spark, self._directory), start, sign)
-                announce(start, self._directory)
+            if start is not None:  # `seamark run -d` waits for this one
+                with run.coordinator.upkeep.spared("announcement of the job"):
+                    announce(start, self._directory)
         self._started = True
         self._down_since_s = None
         self.first_start.set()

@@ -194,8 +194,12 @@ def test_rows_and_timers_keep_their_order(patch: pytest.MonkeyPatch, drawn: Draw
 
 
 @settings(max_examples=100, **_many)
-@given(drawn)
-def test_no_row_is_passed_by_younger_ones(patch: pytest.MonkeyPatch, drawn: Drawn) -> None:
+@given(drawn, st.sampled_from([1, 2, 5, 2000]), st.sampled_from([1, 2, 16]))
+def test_no_row_is_passed_by_younger_ones(
+    patch: pytest.MonkeyPatch, drawn: Drawn, most: int, first: int
+) -> None:
+    patch.setattr(keyed_operator, "CHUNK_ROWS", most)
+    patch.setattr(keyed_operator, "_FIRST_CHUNK_ROWS", first)
     partition = Partition(patch, event_time=False)
     arrived: list[tuple[str, int]] = []
     done: list[tuple[str, int]] = []
@@ -240,6 +244,19 @@ def test_chunks_are_bounded_in_bytes(patch: pytest.MonkeyPatch) -> None:
     assert max(lengths) > 300, "small rows have large chunks"
     found = [v for _, _, v, *_ in partition.run([], math.inf)]
     assert found == list(range(1, 2050))
+
+
+def test_the_rest_of_a_cut_chunk_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    """A new task begins with small chunks, and cuts a large one of a task before it."""
+    patch.setattr(keyed_operator, "CHUNK_ROWS", 2000)
+    partition = Partition(patch, event_time=False)
+    found = [v for _, _, v, *_ in partition.run(input_rows([("a", 0)] * 3000, 0, 0), budget=1)]
+    while len(found) < 3000:
+        done = [v for _, _, v, *_ in partition.run([], budget=10)]
+        assert done, f"{3000 - len(found)} rows never come"
+        found += done
+    assert found == list(range(3000))
+    assert not partition.told.waiting
 
 
 def test_what_is_unknown_after_a_restart_stays_at_the_watermark() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -149,11 +149,28 @@ def _too_far(batch: pa.RecordBatch) -> list[int]:
     more than 257,000 years away."""
     far = np.zeros(batch.num_rows, bool)
     for column in batch.columns:
-        if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-            days = 94_000_000 * (1 if pa.types.is_date(column.type) else 86_400_000_000)
-            numbers = pc.fill_null(since_1970(column), 0).to_numpy()
-            far |= (numbers > days) | (numbers < -days)
+        far |= _far(column)
     return [int(row) for row in np.flatnonzero(far)]
+
+
+def _far(values: pa.Array) -> Any:
+    kind, is_ = values.type, pa.types
+    far = np.zeros(len(values), bool)
+    if is_.is_date(kind) or is_.is_timestamp(kind):
+        most = 94_000_000 * (1 if is_.is_date(kind) else 86_400_000_000)
+        numbers = pc.fill_null(since_1970(values), 0).to_numpy()
+        return (numbers > most) | (numbers < -most)
+    if is_.is_struct(kind):
+        for field in values.flatten():
+            far |= _far(field)
+    elif is_.is_list(kind) or is_.is_map(kind):
+        offsets = values.offsets.to_numpy()
+        for part in (values.keys, values.items) if is_.is_map(kind) else (values.values,):
+            elements = _far(part.slice(offsets[0], offsets[-1] - offsets[0]))
+            sums = np.concatenate(([0], np.cumsum(elements)))
+            far |= np.diff(sums[offsets - offsets[0]]) > 0
+        far &= values.is_valid().to_numpy(zero_copy_only=False)  # a null may have elements below
+    return far
 
 
 def _last_checkpoint(files: Directory) -> int:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -81,7 +82,11 @@ class FileCommitter:
                 log.warning("%s: %s; trying again", self._name, error)
                 return retry
 
-        outcomes = list((self._threads.map if self._threads else map)(try_to_end, files))
+        outcomes: list[O] = []
+        if self._threads is not None:
+            with contextlib.suppress(RuntimeError):  # the program ends: no thread begins any more
+                outcomes = list(self._threads.map(try_to_end, files))
+        outcomes = outcomes or list(map(try_to_end, files))
         try:
             # Includes files of an earlier call that was cut off.
             self._pending.settle(files)

@@ -123,7 +123,7 @@ class PostgresCommitter:
                 connection.execute(BEGIN)
                 ended = end(connection, chosen)
                 connection.execute("COMMIT")
-            except driver().Error:
+            except BaseException:  # else the next try would go on in this transaction
                 with contextlib.suppress(driver().Error):
                     connection.execute("ROLLBACK")
                 raise
@@ -138,8 +138,9 @@ class PostgresCommitter:
         try:
             with within(self._connection, self._server.timeout_s + more_s):
                 yield self._connection
-        except driver().Error:
-            if self._connection.broken or self._connection.closed:
+        except BaseException as error:
+            known = isinstance(error, driver().Error)
+            if not known or self._connection.broken or self._connection.closed:
                 self.close()
             raise
 
