@@ -93,14 +93,16 @@ class PlannedQuery:
         return self._plans.at(part.place)
 
     def require_same(self, job: str, stream: Any) -> None:
-        """Raise SeamarkError if Spark's `StreamExecution` has other parts. Called in a run's first
-        epoch, before its tasks."""
+        """Raise SeamarkError if Spark's `StreamExecution` has other parts. Called before an epoch's
+        tasks: in each epoch of a query with state, else in a run's first."""
         planned = [f"{part.number} {part.kind}" for part in self.operators], len(self.readings)
         ran = items_of(self._plans.operators(stream.lastExecution().executedPlan()))
         if (found := (ran, int(stream.sources().size()))) != planned:
             raise SeamarkError(
                 f"job {job}: Spark runs the stateful operators {found[0]} over {found[1]} readings "
                 f"of sources, and has planned {planned[0]} over {planned[1]} for the same program: "
-                "their uids cannot be trusted. Nothing of this epoch was written; please report "
-                "this with the program"
+                "an operator would get another one's state. Nothing of this epoch was written. If "
+                "the program has a limit over one of several sources, limit after their union, or "
+                "give each source a job of its own: Spark leaves such a limit out while its source "
+                "has no new rows. Else please report this with the program"
             )

@@ -368,9 +368,12 @@ class StreamRun(QueryRun):
         at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         with self.coordinator.guarded():
             settled = self._begin_epoch(epoch)
-            if not self._plan_checked:  # later epochs have the same plan
-                stream = self._stream_of(frame)
+            stream = self._stream_of(frame)
+            if self._stateful or not self._plan_checked:
+                # Spark leaves out a limit over a source without new rows, and numbers what follows
+                # anew: the next operator would go on from the limit's state.
                 self._plan.query.require_same(self._name, stream)
+            if not self._plan_checked:  # this is the same in later epochs
                 require_watermarks(self._name, stream.lastExecution().executedPlan())
                 mend_kafka_sources(stream)
                 got = frame.sparkSession.sparkContext.getLocalProperty

@@ -16,6 +16,11 @@ from seamark.model.schema import quoted
 from seamark.runtime.plans import CATALYST, items, scala_class
 
 _FORMATS = ("parquet", "json", "csv", "delta")
+_OF_READERS = (
+    "serialization.format", "inferschema", "mergeschema", "mode", "samplingratio",
+    "columnnameofcorruptrecord", "enforceschema", "prefersdate",
+)  # fmt: skip
+"""Options of a table that say nothing of how its rows are written, in lower case."""
 _OF_CSV = ("header", "sep", "delimiter", "nullvalue")
 """Options that a reader of CSV needs too: a table that is made has them."""
 _TRACKED = "spark.sql.hive.manageFilesourcePartitions"
@@ -81,8 +86,8 @@ def find_table(
             creation = _creation(frame, quoted(*parts), provider, by, given)
             return Table(name, provider, path, by, creation=creation)
         columns = [str(column) for column in items(found.partitionColumnNames())]
-        stored = {str(pair._1()): str(pair._2()) for pair in items(found.storage().properties())}
-        stored.pop("serialization.format", None)
+        pairs = ((str(p._1()), str(p._2())) for p in items(found.storage().properties()))
+        stored = {key: value for key, value in pairs if key.lower() not in _OF_READERS}
         if provider == "delta":
             stored = {}
             columns = spark.sql(f"DESCRIBE DETAIL {quoted(*parts)}").first().partitionColumns

@@ -369,3 +369,29 @@ def test_the_longest_list_goes_on(spark: SparkSession, tmp_path: Path) -> None:
         )
         query.awaitTermination()
     assert shown == [[("a", 2), ("b", 1)], [("b", 3), ("a", 2)]]
+
+
+def test_an_operator_that_spark_numbers_anew_gets_no_other_ones_state(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark leaves out a limit over a source without new rows; the next limit has its number."""
+
+    def add(name: str, number: int) -> None:
+        rows = [json.dumps({"v": number * 10 + n}) for n in range(3)]
+        (tmp_path / name / f".{number}").write_text("\n".join(rows))
+        (tmp_path / name / f".{number}").rename(tmp_path / name / f"{number}.json")
+
+    job = sm.Job("limits", sm.CheckpointConfig(storage=str(tmp_path / "store"), interval="1s"))
+    streams = []
+    for name, most in (("a", 4), ("b", 8)):
+        (tmp_path / name).mkdir()
+        add(name, 0)
+        source = sm.FileSource(tmp_path / name, "json", "v BIGINT")
+        streams.append(job.source(source, uid=name).limit(most))
+    job.sink(streams[0].union(streams[1]), sm.FileSink(tmp_path / "out", "json"), "out")
+    running = RunningJob(job)
+    running.wait_for_epochs(1)
+    add("b", 1)
+    with pytest.raises(Exception, match="limit after their union"):
+        running.join()
+    assert sorted(row["v"] for row in rows_of(tmp_path / "out")) == [0, 0, 1, 1, 2, 2]
