@@ -73,8 +73,8 @@ class Home:
         try:
             return {p.partition: p.offset for p in answer.result(30).topic_partitions}
         except KafkaException as error:
-            # A new broker is making, or loading, its topic of offsets: 14, 15, 16. librdkafka does not
-            # call an answer that it could not parse retriable.
+            # A new broker makes, or loads, its topic of offsets (14, 15, 16). librdkafka calls an
+            # answer that it could not parse not retriable.
             if not (error.args[0].retriable() or error.args[0].code() in (14, 15, 16)):
                 raise
             return {}
