@@ -188,21 +188,27 @@ def log_paths(
 def read_offsets(files: CheckpointFiles, epoch: int) -> dict[int | str, Any]:
     """Return the sources' offsets in an entry of Spark's offset log: by their lines' numbers; in
     version 2 by Spark's keys, a source's name or, as text, the line of its last reading."""
-    lines = files.read(f"offsets/{epoch}").decode().split("\n")[2:]
-    offsets = read_log(files, f"offsets/{epoch}")[1:]
-    keys = [found[1] if (found := _KEY.match(line)) else n for n, line in enumerate(lines)]
-    return dict(zip(keys, offsets, strict=True))
+    _, *lines = _read_lines(files, f"offsets/{epoch}")
+    return {n if key is None else key: offset for n, (key, offset) in enumerate(lines)}
 
 
 def read_log(files: CheckpointFiles, path: str) -> list[Any]:
     """Return the JSON lines of an entry of Spark's offset or commit log, without its version, and
     of an offset log of version 2 without the keys."""
+    return [value for _, value in _read_lines(files, path)]
+
+
+def _read_lines(files: CheckpointFiles, path: str) -> list[tuple[str | None, Any]]:
+    """Return the key, None without one, and the JSON of each line of an entry."""
     try:
         version, *lines = files.read(path).decode().split("\n")
         if not re.fullmatch(r"v\d+", version) or not lines:
             raise ValueError(f"it begins with {version[:20]!r}")
-        texts = [_KEY.sub("", line) for line in lines]
-        return [None if text == "-" else json.loads(text or "{}") for text in texts]
+        keyed = [(_KEY.match(line), _KEY.sub("", line)) for line in lines]
+        return [
+            (key and key[1], None if text == "-" else json.loads(text or "{}"))
+            for key, text in keyed
+        ]
     except ValueError as error:
         raise CorruptRecordError(
             f"{files.uri}/{path}: this is not a whole entry of Spark's log: {error}"
