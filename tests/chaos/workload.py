@@ -140,7 +140,9 @@ def count_table(database: Path, table: str) -> int:
 def _query(database: Path, sql: str) -> list[tuple[Any, ...]]:
     if not database.exists():
         return []
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)
+    # Not mode=ro: SQLite may take a journal that a commit is just deleting for a crashed one's, and
+    # only a reader who may write gets past it.
+    connection = sqlite3.connect(f"file:{database}?mode=rw", uri=True, timeout=10)
     try:
         return connection.execute(sql).fetchall()
     except sqlite3.OperationalError as error:

@@ -93,15 +93,19 @@ class LocalFiles:
         """Delete a file or a whole directory, if it exists. Another process may delete the same, or
         write into it, meanwhile."""
         target = self._root / path
-        for left in reversed(range(_DELETIONS)):
+        left = _DELETIONS
+        while True:
             try:
                 if target.is_dir():
                     shutil.rmtree(target)
                 else:
                     target.unlink(missing_ok=True)
                 break
+            except FileNotFoundError:
+                continue  # the other one has deleted a file: less is left each time
             except OSError as error:
-                if not left or error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                left -= 1
+                if not left or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             synced(target.parent)

@@ -184,7 +184,7 @@ def _expected(streams: list[pa.RecordBatch]) -> Counter[Count]:
 def _sqlite(database: Path) -> Counter[Count]:
     if not database.exists():
         return Counter()
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
+    with closing(sqlite3.connect(f"file:{database}?mode=rw", uri=True, timeout=30)) as connection:
         start = "CAST(strftime('%s', substr(window_start, 1, 19)) AS INT)"
         try:
             return Counter(connection.execute(f"SELECT {start}, user, count FROM per_user"))

@@ -5,6 +5,7 @@ Its output goes to a log file, and every error shows the log's end.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import socket
@@ -155,6 +156,12 @@ class JavaServer:
         """Send the server a signal, if it runs."""
         if self.alive() and self._process is not None:
             self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Freeze the server (SIGSTOP); return when each of its threads stands still."""
+        self.send(signal.SIGSTOP)
+        if self.alive():
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
         """End the server with SIGKILL, like a dying machine; its data stay."""

@@ -130,7 +130,7 @@ class LocalKafka(LocalServers):
 
     def pause(self, broker: int) -> None:
         """Freeze `broker` (SIGSTOP): its sockets stay open and nothing answers, until `resume`."""
-        self._node(broker).send(signal.SIGSTOP)
+        self._node(broker).pause()
 
     def resume(self, broker: int) -> None:
         """Let a paused `broker` run on; return when it answers."""

@@ -340,7 +340,9 @@ def sqlite_query(
     def query() -> tuple[Numbers, Numbers]:
         if not database.exists():
             return _NOTHING
-        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)
+        # Not mode=ro: SQLite may take a journal that a commit is just deleting for a crashed
+        # one's, and only a reader who may write gets past it.
+        connection = sqlite3.connect(f"file:{database}?mode=rw", uri=True, timeout=10)
         try:
             rows = connection.execute(
                 f"SELECT coalesce(CAST({number} AS INTEGER), -1), {times} FROM {table}"

@@ -227,8 +227,8 @@ class ByCommandLine:
         wrong, none = {"SEAMARK_TOKEN": "wrong" * 10}, {"SEAMARK_HOME": "elsewhere"}
         # A token other than the signer of the driver's record is not even sent.
         not_sent = "the token was not sent there"
-        refused(2, not_sent, "checkpoint", name, **wrong)
-        refused(2, not_sent, "cancel", name, **wrong)
+        refused(2, not_sent, "checkpoint", name, **wrong, **none)
+        refused(2, not_sent, "cancel", name, **wrong, **none)
         refused(2, f"elsewhere/tokens/{self._info(name)['jid']}", "stop", name, **none)
         refused(2, "--token-file none cannot be read", "stop", name, "--token-file", "none")
         refused(4, "wait longer with --timeout", "checkpoint", name, "--timeout", "0s")
