@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from seamark.cli import options
-from seamark.cli.options import text
+from seamark.cli.options import flag, text
 from seamark.cli.terminal import say, waiting
 from seamark.cli.transactions import ProgramAsked
 from seamark.cli.visible import echo
@@ -18,26 +18,18 @@ FINDINGS = 1
 
 @options.spread
 def audit(
-    epochs: Annotated[
-        str, text("A..B", "These epochs alone; all that the ledger has if left out.", "--epochs")
-    ] = "",
-    sinks: Annotated[
-        list[str] | None, text("SINK", "A sink's uid; may be repeated.", "--sink")
-    ] = None,
-    epoch_columns: Annotated[
-        list[str] | None,
-        text(
-            "SINK=COLUMN",
-            "A column of the sink's table with each row's epoch; may be repeated.",
-            "--epoch-column",
-        ),
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Others write there too: their rows are no fault.")
-    ] = False,
+    epochs: str = text(
+        "A..B", "These epochs alone; all that the ledger has if left out.", default=""
+    ),
+    sinks: list[str] | None = text("SINK", "A sink's uid; may be repeated.", "--sink"),
+    epoch_columns: list[str] | None = text(
+        "SINK=COLUMN", "A column of the sink's table with each row's epoch; may be repeated.",
+        "--epoch-column",
+    ),
+    shared: bool = flag("Others write there too: their rows are no fault.", "--shared"),
     *,
     of: ProgramAsked,
-) -> None:
+) -> None:  # fmt: skip
     """Read a program's targets back, and name rows that are missing, doubled, changed or foreign.
 
     Compares them with the job's ledger. Exit code 1 if something is wrong.

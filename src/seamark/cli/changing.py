@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from shlex import quote
-from typing import Annotated
 
 import typer
 
 from seamark.cli import options
 from seamark.cli.exits import NOT_DONE
-from seamark.cli.options import text
+from seamark.cli.options import flag, text
 from seamark.cli.terminal import ms, say, suggest, time_of, waiting, writing
 from seamark.cli.visible import echo, visible
 
@@ -42,19 +41,15 @@ def checkpoint(job: options.Job, as_json: options.Json = False, *, how: options.
 @options.spread
 def stop(
     job: options.Job,
-    savepoint: Annotated[
-        str | None,
-        text("DIR", "End the job with a savepoint below this directory.", "-p", "--savepointPath"),
-    ] = None,
+    savepoint: str | None = text(
+        "DIR", "End the job with a savepoint below this directory.", "-p", "--savepointPath"
+    ),
     type_: options.SavepointType = options.SavepointFormat.CANONICAL,
-    drain: Annotated[
-        bool,
-        typer.Option(
-            "-d",
-            "--drain",
-            help="For good: read nothing more and close every window, then take the savepoint.",
-        ),
-    ] = False,
+    drain: bool = flag(
+        "For good: read nothing more and close every window, then take the savepoint.",
+        "-d",
+        "--drain",
+    ),
     *,
     how: options.Running,
 ) -> None:
@@ -96,7 +91,7 @@ def stop(
 @options.spread
 def cancel(
     job: options.Job,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: bool = flag("Do not ask.", "--yes", "-y"),
     *,
     how: options.Running,
 ) -> None:

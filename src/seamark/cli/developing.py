@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seamark.cli.exits import BROKEN
-from seamark.cli.options import Json, Storage, echo_json, text
+from seamark.cli.options import Json, Storage, echo_json, flag, text
 from seamark.cli.terminal import say, suggest, waiting
 from seamark.cli.visible import echo
 from seamark.model.errors import UserError
@@ -33,26 +33,24 @@ class IsolationLevel(str, Enum):
     READ_UNCOMMITTED = "read_uncommitted"
 
 
-_Port = Annotated[int | None, text("N", "Its port on 127.0.0.1; default: a free one.")]
-_Servers = Annotated[str, text("HOST:PORT,…", "Kafka's brokers.", shown=True)]
+_PORT = text("N", "Its port on 127.0.0.1; default: a free one.")
+_SERVERS = text("HOST:PORT,…", "Kafka's brokers.", default="localhost:9092", shown=True)
+_COUNT = text("N", "End after so many rows.", "-n", "--number", min=1)
 _Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-_Count = Annotated[int | None, text("N", "End after so many rows.", "-n", "--number", min=1)]
 
 
 @dev.command("kafka")
 def dev_kafka(
-    brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,
-    port: _Port = None,
-    topics: Annotated[
-        list[str] | None, text("NAME[:PARTITIONS]", "Make this topic; may be repeated.", "--topic")
-    ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False,
-            help="Keep the data (and the ports) here for the next time; default: keep nothing.",
-        ),
-    ] = None,
+    brokers: int = typer.Option(1, help="1, or a cluster of 3."),
+    port: int | None = _PORT,
+    topics: list[str] | None = text(
+        "NAME[:PARTITIONS]", "Make this topic; may be repeated.", "--topic"
+    ),
+    directory: Path | None = typer.Option(
+        None,
+        file_okay=False,
+        help="Keep the data (and the ports) here for the next time; default: keep nothing.",
+    ),
 ) -> None:
     """Start Kafka on 127.0.0.1, print its bootstrap address, and stop it at Ctrl-C.
 
@@ -78,7 +76,7 @@ def dev_kafka(
 
 
 @dev.command("postgres")
-def dev_postgres(port: _Port = None) -> None:
+def dev_postgres(port: int | None = _PORT) -> None:
     """Start PostgreSQL on 127.0.0.1, print its URL, and stop it at Ctrl-C. It keeps nothing.
 
     Only the URL goes to stdout. Prepared transactions are allowed.
@@ -94,9 +92,7 @@ def dev_postgres(port: _Port = None) -> None:
 
 
 def init(
-    directory: Annotated[
-        Path, typer.Argument(metavar="NAME", show_default=False, help="A new directory.")
-    ],
+    directory: Path = typer.Argument(metavar="NAME", show_default=False, help="A new directory."),
 ) -> None:
     """Make a project: a job, its settings, and a test that kills it with -9 and counts.
 
@@ -113,15 +109,11 @@ def init(
 
 
 def demo(
-    kafka: Annotated[
-        bool, typer.Option("--kafka", help="From Kafka to Kafka, on a broker of its own.")
-    ] = False,
-    directory: Annotated[
-        Path | None, text("DIR", "A new or empty directory; default: a temporary one.")
-    ] = None,
-    epochs: Annotated[int, typer.Option(min=4)] = 12,
-    rows_per_epoch: Annotated[int, typer.Option(min=20, help="Of each source.")] = 10_000,
-    kills: Annotated[int, typer.Option(min=0, help="How often to kill it.")] = 2,
+    kafka: bool = flag("From Kafka to Kafka, on a broker of its own.", "--kafka"),
+    directory: Path | None = text("DIR", "A new or empty directory; default: a temporary one."),
+    epochs: int = typer.Option(12, min=4),
+    rows_per_epoch: int = typer.Option(10_000, min=20, help="Of each source."),
+    kills: int = typer.Option(2, min=0, help="How often to kill it."),
 ) -> None:
     """Kill a job with -9 on its way, start it again, and count its output.
 
@@ -143,9 +135,7 @@ def demo(
 
 def doctor(
     storage: Storage = None,
-    bootstrap_servers: Annotated[
-        str | None, text("HOST:PORT,…", "Ask these Kafka brokers, too.")
-    ] = None,
+    bootstrap_servers: str | None = text("HOST:PORT,…", "Ask these Kafka brokers, too."),
     as_json: Json = False,
 ) -> None:
     """Try out what a job needs here: Java, PySpark, jars, drivers, ports, storage, clock, brokers.
@@ -169,7 +159,7 @@ def doctor(
 @topic.command()
 def create(
     topics: Annotated[list[str], typer.Argument(metavar="NAME[:PARTITIONS] …", show_default=False)],
-    bootstrap_servers: _Servers = "localhost:9092",
+    bootstrap_servers: str = _SERVERS,
 ) -> None:
     """Make topics, of one partition unless said otherwise, where they are missing."""
     from seamark.dev.topics import make_topics, parse_topic
@@ -180,15 +170,12 @@ def create(
 @topic.command()
 def produce(
     name: _Topic,
-    bootstrap_servers: _Servers = "localhost:9092",
-    rate: Annotated[
-        float | None,
-        text("N", "Instead of stdin made-up clicks, so many a second: user as key, JSON as value."),
-    ] = None,
-    number: _Count = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help='Each line is {"key": …, "value": …}; null for none.')
-    ] = False,
+    bootstrap_servers: str = _SERVERS,
+    rate: float | None = text(
+        "N", "Instead of stdin made-up clicks, so many a second: user as key, JSON as value."
+    ),
+    number: int | None = _COUNT,
+    as_json: bool = flag('Each line is {"key": …, "value": …}; null for none.', "--json"),
 ) -> None:
     """Produce a row of each line of stdin: key, tab, value; without a tab the value alone."""
     from seamark.dev.topics import made_up_clicks
@@ -203,17 +190,13 @@ def produce(
 @topic.command()
 def tail(
     name: _Topic,
-    bootstrap_servers: _Servers = "localhost:9092",
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="All rows; default: those from now on.")
-    ] = False,
-    number: _Count = None,
-    isolation_level: Annotated[
-        IsolationLevel, typer.Option(help="read_uncommitted also shows what may be aborted.")
-    ] = IsolationLevel.READ_COMMITTED,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With partition, offset and timestamp, a line a row.")
-    ] = False,
+    bootstrap_servers: str = _SERVERS,
+    from_beginning: bool = flag("All rows; default: those from now on.", "--from-beginning"),
+    number: int | None = _COUNT,
+    isolation_level: IsolationLevel = typer.Option(
+        IsolationLevel.READ_COMMITTED, help="read_uncommitted also shows what may be aborted."
+    ),
+    as_json: bool = flag("With partition, offset and timestamp, a line a row.", "--json"),
 ) -> None:
     """Show a topic's rows as they become readable, key, tab, value, until Ctrl-C or -n rows."""
     from seamark.dev.topics import follow

@@ -15,7 +15,7 @@ import typer
 
 from seamark.cli import options
 from seamark.cli.exits import NOT_DONE
-from seamark.cli.options import text
+from seamark.cli.options import flag, text
 from seamark.cli.terminal import print_table, say, stdout, suggest
 from seamark.cli.visible import echo
 
@@ -32,40 +32,17 @@ app = typer.Typer(
 What = Annotated[
     str, typer.Argument(metavar="PATH|JOB", help="A savepoint's directory, or a job's name.")
 ]
-Servers = Annotated[str | None, text("HOST:PORT,…", "Kafka's brokers, asked for their offsets.")]
-Config = Annotated[
-    Path | None,
-    text("FILE", "Settings of the consumer for --bootstrap-servers: librdkafka's, name=value."),
-]
-SourceUid = Annotated[str | None, text("UID", "Only this source; default: all Kafka sources.")]
-Partitions = Annotated[
-    list[str] | None, text("TOPIC:P=OFFSET", "The next offset to read; may be repeated.")
-]
-Topics = Annotated[
-    list[str] | None,
-    text("OLD=NEW", "A renamed topic; may be repeated.", "--topic"),
-]
-To = Annotated[
-    str | None,
-    text("NEWPATH", "The copy's directory, a new one; default: beside the savepoint."),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
-ToTimestamp = Annotated[
-    str | None,
-    text(
-        "TIME",
-        "The first row at this time or later: ISO 8601 with a time zone, or ms since 1970.",
-    ),
-]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of each log.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="The end of each log.")]
+_SERVERS = text("HOST:PORT,…", "Kafka's brokers, asked for their offsets.")
+_CONFIG = text(
+    "FILE", "Settings of the consumer for --bootstrap-servers: librdkafka's, name=value."
+)
 
 
 @app.command()
 def show(
     what: What,
-    bootstrap_servers: Servers = None,
-    command_config: Config = None,
+    bootstrap_servers: str | None = _SERVERS,
+    command_config: Path | None = _CONFIG,
     storage: options.Storage = None,
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
@@ -117,21 +94,31 @@ def show(
 class _How(options.Running):
     """The options of `set` and `rewind` alike."""
 
-    to_timestamp: ToTimestamp = None
-    to_earliest: ToEarliest = False
-    topic: Topics = None
-    source: SourceUid = None
-    to: To = None
-    bootstrap_servers: Servers = None
-    command_config: Config = None
-    dry_run: DryRun = False
+    to_timestamp: str | None = text(
+        "TIME", "The first row at this time or later: ISO 8601 with a time zone, or ms since 1970."
+    )
+    to_earliest: bool = flag("The start of each log.", "--to-earliest")
+    topic: list[str] | None = text("OLD=NEW", "A renamed topic; may be repeated.")
+    source: str | None = text("UID", "Only this source; default: all Kafka sources.")
+    to: str | None = text(
+        "NEWPATH", "The copy's directory, a new one; default: beside the savepoint."
+    )
+    bootstrap_servers: str | None = _SERVERS
+    command_config: Path | None = _CONFIG
+    dry_run: bool = flag("Show the changes; write nothing.", "--dry-run")
     as_json: options.Json = False
 
 
 @app.command(name="set")
 @options.spread
 def set_(
-    what: What, partition: Partitions = None, to_latest: ToLatest = False, *, how: _How
+    what: What,
+    partition: list[str] | None = text(
+        "TOPIC:P=OFFSET", "The next offset to read; may be repeated."
+    ),
+    to_latest: bool = flag("The end of each log.", "--to-latest"),
+    *,
+    how: _How,
 ) -> None:
     """Write a copy of a savepoint with other offsets: of single partitions, or one place for all.
 

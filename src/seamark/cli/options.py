@@ -42,9 +42,18 @@ def _seconds(text: Any) -> float:
     return seconds(text, "--timeout")
 
 
-def text(metavar: str, help_: str, *names: str, shown: str | bool = False, **more: Any) -> Any:
-    """Return an option with a text; `shown` is its default for the help, or whether to show it."""
-    return typer.Option(*names, metavar=metavar, show_default=shown, help=help_, **more)
+# Both are defaults of parameters: a line an option. An option shared by commands is Annotated.
+def flag(help_: str, *names: str) -> Any:
+    """Return an option without a value, off unless it is given."""
+    return typer.Option(False, *names, help=help_)
+
+
+def text(
+    metavar: str, help_: str, *names: str, default: Any = None, shown: str | bool = False,
+    **more: Any,
+) -> Any:  # fmt: skip
+    """Return an option with a value; `shown` is its default for the help, or whether to show it."""
+    return typer.Option(default, *names, metavar=metavar, show_default=shown, help=help_, **more)
 
 
 def echo_json(value: Any) -> None:
@@ -81,21 +90,19 @@ Job = Annotated[
 ]
 Storage = Annotated[
     str | None,
-    text(
-        "URI", "Of the checkpoints; default: seamark.toml's, SEAMARK_STORAGE, else in ~/.seamark."
+    typer.Option(
+        metavar="URI", show_default=False,
+        help="Of the checkpoints; default: seamark.toml's, SEAMARK_STORAGE, else in ~/.seamark.",
     ),
-]
+]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_VERBOSE = {"count": True, "callback": _log_to_stderr, "is_eager": True}
-Verbose = Annotated[int, text("", "Log to stderr; -vv in detail.", "-v", "--verbose", **_VERBOSE)]
-TokenFile = Annotated[
-    Path | None,
-    text("FILE", "Holds the job's token; default: SEAMARK_TOKEN, or the file of the job's driver."),
-]
-Timeout = Annotated[
-    float,
-    typer.Option(parser=_seconds, metavar="TIME", help="How long to wait, e.g. 30s or 10min."),
-]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v", "--verbose", metavar="", show_default=False, help="Log to stderr; -vv in detail.",
+        count=True, callback=_log_to_stderr, is_eager=True,
+    ),
+]  # fmt: skip
 
 
 class SavepointFormat(str, Enum):
@@ -121,8 +128,12 @@ class Running:
     """The options of every verb on a running job."""
 
     storage: Storage = None
-    token_file: TokenFile = None
-    timeout: Timeout = "10min"  # type: ignore[assignment]  # parsed by Timeout
+    token_file: Path | None = text(
+        "FILE", "Holds the job's token; default: SEAMARK_TOKEN, or the file of the job's driver."
+    )
+    timeout: float = typer.Option(
+        "10min", parser=_seconds, metavar="TIME", help="How long to wait, e.g. 30s or 10min."
+    )
     verbose: Verbose = 0
 
     def find(self, verb: str, job: str) -> RunningJob:

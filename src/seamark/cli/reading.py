@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from seamark.cli import options
 from seamark.cli.exits import MISTAKE
-from seamark.cli.options import text
+from seamark.cli.options import flag, text
 from seamark.cli.terminal import reading
 from seamark.cli.visible import echo
 
 
 def list_jobs(
     storage: options.Storage = None,
-    running: Annotated[
-        bool, typer.Option("--running", "-r", help="Only jobs with an answering driver.")
-    ] = False,
-    all_: Annotated[
-        bool, typer.Option("--all", "-a", help="Also finished, canceled and failed jobs.")
-    ] = False,
+    running: bool = flag("Only jobs with an answering driver.", "--running", "-r"),
+    all_: bool = flag("Also finished, canceled and failed jobs.", "--all", "-a"),
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
@@ -64,17 +59,11 @@ def info(
 
 
 def explain(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="APP.PY|JOB", help="A program with a job, or the name or id of a job."
-        ),
-    ],
+    what: str = typer.Argument(
+        metavar="APP.PY|JOB", help="A program with a job, or the name or id of a job."
+    ),
     storage: options.Storage = None,
-    preflight: Annotated[
-        bool,
-        typer.Option("--preflight", help="With APP.PY: also ask the real servers."),
-    ] = False,
+    preflight: bool = flag("With APP.PY: also ask the real servers.", "--preflight"),
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
@@ -114,10 +103,8 @@ def explain(
 def checkpoints(
     job: options.Job,
     storage: options.Storage = None,
-    checkpoint_id: Annotated[
-        int | None, text("N", "Show one checkpoint with its operators.", "--id")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in Flink's fields.")] = False,
+    checkpoint_id: int | None = text("N", "Show one checkpoint with its operators.", "--id"),
+    as_json: bool = flag("Print JSON in Flink's fields.", "--json"),
     verbose: options.Verbose = 0,
 ) -> None:
     """Print the history of a job's checkpoints, newest first, whether the job runs or not."""
@@ -144,27 +131,20 @@ def checkpoints(
 
 def dashboard(
     storage: options.Storage = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8084,
-    address: Annotated[
-        str, typer.Option(help="Address to listen on; but for the loopback one with a login.")
-    ] = "127.0.0.1",
-    certificate: Annotated[
-        Path | None,
-        options.text("FILE", "PEM file with private key and certificate chain: HTTPS."),
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        options.text("FILE", "Holds the dashboard's token; default: a new one, printed."),
-    ] = None,
-    login_header: Annotated[
-        str, options.text("NAME", "Header in which a proxy with a login names its user.")
-    ] = "",
-    proxy: Annotated[
-        list[str] | None,
-        options.text("ADDRESS", "Address or network of that proxy; may be repeated."),
-    ] = None,
+    port: int = typer.Option(8084, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
+    address: str = typer.Option(
+        "127.0.0.1", help="Address to listen on; but for the loopback one with a login."
+    ),
+    certificate: Path | None = text(
+        "FILE", "PEM file with private key and certificate chain: HTTPS."
+    ),
+    token_file: Path | None = text(
+        "FILE", "Holds the dashboard's token; default: a new one, printed."
+    ),
+    login_header: str = text(
+        "NAME", "Header in which a proxy with a login names its user.", default=""
+    ),
+    proxy: list[str] | None = text("ADDRESS", "Address or network of that proxy; may be repeated."),
     verbose: options.Verbose = 0,
 ) -> None:
     """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.

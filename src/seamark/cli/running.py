@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from seamark.cli import options
 from seamark.cli.exits import MISTAKE, NOT_DONE
-from seamark.cli.options import text
+from seamark.cli.options import flag, text
 from seamark.cli.restore_plan import show_plan
 from seamark.cli.terminal import say, suggest, waiting
 from seamark.cli.visible import echo
@@ -29,93 +29,61 @@ class ClaimMode(str, Enum):
 _SPARK = "Through spark-submit (any of these)"
 
 
-def _spark(name: str, help_: str, metavar: str = "TEXT") -> Any:
-    return text(metavar, help_, name, rich_help_panel=_SPARK)
-
-
-_App = Annotated[
-    str, typer.Argument(metavar="APP.PY", help="A program that declares and runs a job.")
-]
-_Arguments = Annotated[
-    list[str] | None, typer.Argument(metavar="ARGS", help="The program's own arguments.")
-]
-_Settings = Annotated[
-    list[str] | None,
-    text("KEY=VALUE", "Set e.g. checkpoint.interval=5s; may be repeated.", "-D"),
-]
-_RESTORE = "Start from a savepoint or a retained checkpoint."
-_Restore = Annotated[str | None, text("PATH", _RESTORE, "-s", "--from-savepoint")]
-_DropState = Annotated[
-    bool,
-    typer.Option(
-        "-n", "--allow-non-restored-state",
-        help="Drop the savepoint's state for uids missing from the program.",
-    ),
-]  # fmt: skip
-_PARALLELISM = "State partitions; default: the savepoint's."
-_Parallelism = Annotated[int | None, text("N", _PARALLELISM, "-p", "--parallelism", min=1)]
-_Claim = Annotated[
-    ClaimMode | None,
-    typer.Option(
-        "--claim-mode", show_default=False,
-        help="claim: the job owns the savepoint, and deletes it when its own first "
-        "checkpoint is complete. Default: no-claim.",
-    ),
-]  # fmt: skip
-_Plan = Annotated[
-    bool, typer.Option("--plan", help="Only show the effect of -s, and what would stop it.")
-]
-_Detached = Annotated[
-    bool, typer.Option("-d", "--detached", help="In the background; return when the job runs.")
-]
-_Log = Annotated[
-    Path | None,
-    text("FILE", "With -d: the program's output; default: a new file in ~/.seamark/logs."),
-]
-_Json = Annotated[
-    bool, typer.Option("--json", help="With -d or --plan: print the job, or the plan, as JSON.")
-]
-_PyFiles = _spark("--py-files", "Python files and zips for the executors, by comma.")
-_Properties = _spark("--properties-file", "Instead of spark-defaults.conf.", "FILE")
-_VERBOSE = "Log Seamark's work, a line an epoch, if the program sets up no logging."
-_Verbose = Annotated[int, text("", _VERBOSE, "-v", "--verbose", count=True)]
+def _spark(help_: str, metavar: str = "TEXT") -> Any:
+    return text(metavar, help_, rich_help_panel=_SPARK)
 
 
 def run(
     context: typer.Context,
-    app_path: _App,
-    arguments: _Arguments = None,
-    settings: _Settings = None,
-    restore: _Restore = None,
-    drop_state: _DropState = False,
-    parallelism: _Parallelism = None,
-    claim_mode: _Claim = None,
-    plan: _Plan = False,
-    detached: _Detached = False,
-    log: _Log = None,
-    as_json: _Json = False,
-    master: Annotated[str | None, _spark("--master", "local[4], spark://…, yarn, k8s://…")] = None,
-    deploy_mode: Annotated[
-        str | None, _spark("--deploy-mode", "Where the driver runs: client or cluster.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, _spark("--conf", "A setting of Spark's; may be repeated.", "KEY=VALUE")
-    ] = None,
-    packages: Annotated[str | None, _spark("--packages", "Maven coordinates, by comma.")] = None,
-    jars: Annotated[str | None, _spark("--jars", "Jars, by comma.")] = None,
-    py_files: Annotated[str | None, _PyFiles] = None,
-    files: Annotated[str | None, _spark("--files", "Files for the executors, by comma.")] = None,
-    archives: Annotated[
-        str | None, _spark("--archives", "Archives to be unpacked on the executors, by comma.")
-    ] = None,
-    properties_file: Annotated[str | None, _Properties] = None,
-    driver_memory: Annotated[str | None, _spark("--driver-memory", "E.g. 2g.")] = None,
-    executor_memory: Annotated[str | None, _spark("--executor-memory", "E.g. 4g.")] = None,
-    num_executors: Annotated[str | None, _spark("--num-executors", "How many.", "N")] = None,
-    executor_cores: Annotated[str | None, _spark("--executor-cores", "Of each.", "N")] = None,
-    name: Annotated[str | None, _spark("--name", "The application's name for Spark.")] = None,
-    queue: Annotated[str | None, _spark("--queue", "YARN's queue.")] = None,
-    verbose: _Verbose = 0,
+    app_path: str = typer.Argument(
+        metavar="APP.PY", help="A program that declares and runs a job."
+    ),
+    arguments: list[str] | None = typer.Argument(
+        None, metavar="ARGS", help="The program's own arguments."
+    ),
+    settings: list[str] | None = text(
+        "KEY=VALUE", "Set e.g. checkpoint.interval=5s; may be repeated.", "-D"
+    ),
+    restore: str | None = text(
+        "PATH", "Start from a savepoint or a retained checkpoint.", "-s", "--from-savepoint"
+    ),
+    drop_state: bool = flag(
+        "Drop the savepoint's state for uids missing from the program.",
+        "-n", "--allow-non-restored-state",
+    ),
+    parallelism: int | None = text(
+        "N", "State partitions; default: the savepoint's.", "-p", "--parallelism", min=1
+    ),
+    claim_mode: ClaimMode | None = typer.Option(
+        None, show_default=False,
+        help="claim: the job owns the savepoint, and deletes it when its own first "
+        "checkpoint is complete. Default: no-claim.",
+    ),
+    plan: bool = flag("Only show the effect of -s, and what would stop it.", "--plan"),
+    detached: bool = flag("In the background; return when the job runs.", "-d", "--detached"),
+    log: Path | None = text(
+        "FILE", "With -d: the program's output; default: a new file in ~/.seamark/logs."
+    ),
+    as_json: bool = flag("With -d or --plan: print the job, or the plan, as JSON.", "--json"),
+    master: str | None = _spark("local[4], spark://…, yarn, k8s://…"),
+    deploy_mode: str | None = _spark("Where the driver runs: client or cluster."),
+    conf: list[str] | None = _spark("A setting of Spark's; may be repeated.", "KEY=VALUE"),
+    packages: str | None = _spark("Maven coordinates, by comma."),
+    jars: str | None = _spark("Jars, by comma."),
+    py_files: str | None = _spark("Python files and zips for the executors, by comma."),
+    files: str | None = _spark("Files for the executors, by comma."),
+    archives: str | None = _spark("Archives to be unpacked on the executors, by comma."),
+    properties_file: str | None = _spark("Instead of spark-defaults.conf.", "FILE"),
+    driver_memory: str | None = _spark("E.g. 2g."),
+    executor_memory: str | None = _spark("E.g. 4g."),
+    num_executors: str | None = _spark("How many.", "N"),
+    executor_cores: str | None = _spark("Of each.", "N"),
+    name: str | None = _spark("The application's name for Spark."),
+    queue: str | None = _spark("YARN's queue."),
+    verbose: int = text(
+        "", "Log Seamark's work, a line an epoch, if the program sets up no logging.",
+        "-v", "--verbose", default=0, count=True,
+    ),
 ) -> None:  # fmt: skip
     """Run a program as `python APP.PY` does, with settings laid over its own.
 

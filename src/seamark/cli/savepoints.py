@@ -39,13 +39,10 @@ Path = Annotated[str, typer.Argument(metavar="PATH", help="The savepoint's direc
 @options.spread
 def take(
     job: options.Job,
-    directory: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DIR", show_default=False,
-            help="Parent of the savepoint's new directory; default: the job's savepoint_dir.",
-        ),
-    ] = None,
+    directory: str | None = typer.Argument(
+        None, metavar="DIR", show_default=False,
+        help="Parent of the savepoint's new directory; default: the job's savepoint_dir.",
+    ),
     type_: options.SavepointType = options.SavepointFormat.CANONICAL,
     *,
     how: options.Running,
@@ -128,8 +125,8 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
 
 @app.command()
 def diff(
-    old: Annotated[str, typer.Argument(metavar="A", help="A savepoint's directory.")],
-    new: Annotated[str, typer.Argument(metavar="B", help="The directory of another savepoint.")],
+    old: str = typer.Argument(metavar="A", help="A savepoint's directory."),
+    new: str = typer.Argument(metavar="B", help="The directory of another savepoint."),
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
@@ -162,9 +159,7 @@ def diff(
 @app.command()
 def dispose(
     path: Path,
-    incomplete: Annotated[
-        bool, typer.Option("--incomplete", help="Also a savepoint cut off in the middle.")
-    ] = False,
+    incomplete: bool = options.flag("Also a savepoint cut off in the middle.", "--incomplete"),
     storage: options.Storage = None,
     verbose: options.Verbose = 0,
 ) -> None:

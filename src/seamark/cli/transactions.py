@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from seamark.cli import options
-from seamark.cli.options import text
+from seamark.cli.options import flag, text
 from seamark.cli.terminal import ago, print_table, say, suggest, time_of, waiting
 from seamark.cli.visible import echo
 
@@ -28,36 +28,26 @@ _FIRST = {
 }
 _BEFORE_THE_PROGRAM = {"allow_interspersed_args": False}
 
-Transactions = Annotated[
-    list[str] | None,
-    text("NAME", "A transaction, as `list` names it; may be repeated.", "--transaction", "-t"),
-]
-All = Annotated[
-    bool, typer.Option("--all-lingering", help="All that the job's next start would end so.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Also where the job's records say otherwise.")]
+_TRANSACTIONS = text(
+    "NAME", "A transaction, as `list` names it; may be repeated.", "--transaction", "-t"
+)
 
 
 @dataclass(frozen=True)
 class ProgramAsked:
     """The program whose job is meant, and the form of the answer."""
 
-    app_path: Annotated[
-        str,
-        typer.Argument(
-            metavar="APP.PY",
-            show_default=False,
-            help="The job's program: it knows the sinks. It is run up to its job.run().",
-        ),
-    ]
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ARGS]", help="The program's own.", show_default=False),
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        text("KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"),
-    ] = None
+    app_path: str = typer.Argument(
+        metavar="APP.PY",
+        show_default=False,
+        help="The job's program: it knows the sinks. It is run up to its job.run().",
+    )
+    arguments: list[str] | None = typer.Argument(
+        None, metavar="[ARGS]", help="The program's own.", show_default=False
+    )
+    settings: list[str] | None = text(
+        "KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"
+    )
     as_json: options.Json = False
     verbose: options.Verbose = 0
 
@@ -89,7 +79,7 @@ def list_(*, of: ProgramAsked) -> None:
 
 @app.command("show", context_settings=_BEFORE_THE_PROGRAM)
 @options.spread
-def show(transactions: Transactions = None, *, of: ProgramAsked) -> None:
+def show(transactions: list[str] | None = _TRANSACTIONS, *, of: ProgramAsked) -> None:
     """Show every known fact of open transactions, of all or of those given with -t."""
     from seamark.operations.transactions import list_open
 
@@ -109,9 +99,11 @@ def _add_ending(verb: str, description: str) -> None:
     @app.command(verb, help=description, context_settings=_BEFORE_THE_PROGRAM)
     @options.spread
     def end(
-        transactions: Transactions = None,
-        all_lingering: All = False,
-        force: Force = False,
+        transactions: list[str] | None = _TRANSACTIONS,
+        all_lingering: bool = flag(
+            "All that the job's next start would end so.", "--all-lingering"
+        ),
+        force: bool = flag("Also where the job's records say otherwise.", "--force"),
         *,
         of: ProgramAsked,
     ) -> None:
@@ -146,15 +138,10 @@ _add_ending(
 @app.command("accept-loss", context_settings=_BEFORE_THE_PROGRAM)
 @options.spread
 def accept_loss(
-    epoch: Annotated[int, text("N", "The epoch, as LostTransactionError names it.", "--epoch")],
-    sink: Annotated[str, text("UID", "The sink, as the error names it.", "--sink")],
-    reason: Annotated[str, text("TEXT", "Why; it is kept for ever.", "--reason")],
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Also if the system cannot tell any more what became of them."
-        ),
-    ] = False,
+    epoch: int = text("N", "The epoch, as LostTransactionError names it.", default=...),
+    sink: str = text("UID", "The sink, as the error names it.", default=...),
+    reason: str = text("TEXT", "Why; it is kept for ever.", default=...),
+    force: bool = flag("Also if the system cannot tell any more what became of them.", "--force"),
     *,
     of: ProgramAsked,
 ) -> None:

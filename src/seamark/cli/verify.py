@@ -4,69 +4,59 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from seamark.cli.exits import BROKEN
-from seamark.cli.options import text
+from seamark.cli.options import flag, text
 from seamark.cli.terminal import say, suggest
 from seamark.cli.visible import echo
 
-_App = Annotated[
-    Path | None,
-    text("APP.PY", "Your own program; docs/operations/verify.md says what it must do.", "--app"),
-]
-_JOBS = "Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows."
-_Workload = Annotated[str | None, text("NAME", _JOBS, shown="kafka-to-kafka")]
-_FAULTS = "Some of driver,executor,python-worker,broker,database,connection,pause,disk-full,clock."
-_Faults = Annotated[str | None, text("LIST", _FAULTS, shown="all that can be had")]
-_Id = Annotated[
-    str, text("NAME", "With --app: the column or field of the number.", "--id", shown=True)
-]
-_ROW = "With --app: an input row; {n} is its number, {k} its key's, {ms} its event time."
-_Row = Annotated[str | None, text("JSON", _ROW, shown='{"<id>": {n}}')]
-_Kafka = Annotated[
-    str | None,
-    text(
+
+def verify(
+    app: Path | None = text(
+        "APP.PY", "Your own program; docs/operations/verify.md says what it must do."
+    ),
+    arguments: list[str] | None = typer.Argument(
+        None, metavar="ARGS", help="The program's own arguments."
+    ),
+    workload: str | None = text(
+        "NAME", "Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows.",
+        shown="kafka-to-kafka",
+    ),
+    faults: str | None = text(
+        "LIST",
+        "Some of driver,executor,python-worker,broker,database,connection,pause,disk-full,clock.",
+        shown="all that can be had",
+    ),
+    minutes: float = typer.Option(3.0, help="How long faults go on."),
+    seed: int | None = typer.Option(
+        None, show_default="a new one", help="Repeats a plan of faults."
+    ),
+    brokers: int = typer.Option(
+        1, metavar="1|3", help="Kafka brokers; one at a time is killed."
+    ),
+    stop_at_first: bool = flag("The first anomaly or failure ends the run.", "--stop-at-first"),
+    report: Path = typer.Option(
+        "seamark-verify.html", metavar="FILE", dir_okay=False, help="The report, as HTML."
+    ),
+    id_: str = text(
+        "NAME", "With --app: the column or field of the number.", "--id", default="id", shown=True
+    ),
+    row: str | None = text(
+        "JSON", "With --app: an input row; {n} is its number, {k} its key's, {ms} its event time.",
+        shown='{"<id>": {n}}',
+    ),
+    unordered: bool = flag("With --app: the order of a key may change.", "--unordered"),
+    kafka: str | None = text(
         "HOST:PORT",
         "With --app: the program's Kafka, for tests alone: rows are written to its topics. "
         "Default: one is started, at $SEAMARK_VERIFY_KAFKA.",
     ),
-]
-_Postgres = Annotated[
-    str | None, text("URL", "With --app: the same for PostgreSQL, and $SEAMARK_VERIFY_POSTGRES.")
-]
-
-
-def verify(
-    app: _App = None,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="The program's own arguments.")
-    ] = None,
-    workload: _Workload = None,
-    faults: _Faults = None,
-    minutes: Annotated[float, typer.Option(help="How long faults go on.")] = 3.0,
-    seed: Annotated[
-        int | None, typer.Option(show_default="a new one", help="Repeats a plan of faults.")
-    ] = None,
-    brokers: Annotated[
-        int, typer.Option(metavar="1|3", help="Kafka brokers; one at a time is killed.")
-    ] = 1,
-    stop_at_first: Annotated[
-        bool, typer.Option("--stop-at-first", help="The first anomaly or failure ends the run.")
-    ] = False,
-    report: Annotated[
-        Path, typer.Option(metavar="FILE", dir_okay=False, help="The report, as HTML.")
-    ] = Path("seamark-verify.html"),
-    id_: _Id = "id",
-    row: _Row = None,
-    unordered: Annotated[
-        bool, typer.Option("--unordered", help="With --app: the order of a key may change.")
-    ] = False,
-    kafka: _Kafka = None,
-    postgres: _Postgres = None,
-) -> None:
+    postgres: str | None = text(
+        "URL", "With --app: the same for PostgreSQL, and $SEAMARK_VERIFY_POSTGRES."
+    ),
+) -> None:  # fmt: skip
     """Kill a job's parts, again and again, and ask its readers for every row.
 
     Starts real systems, feeds numbered rows, and does harm by a plan of the seed. Readers beside
