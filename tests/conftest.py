@@ -25,6 +25,7 @@ from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
 from tests.storage_servers import TWO_CORES, serving
+from tests.threads import nothing_is_left
 
 # Set for the whole process, for programs started by tests to inherit.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -132,6 +133,14 @@ def no_driver_is_left() -> Iterator[None]:
     yield
     for driver in Driver.living - before:
         driver.kill_tree()
+
+
+@pytest.fixture(autouse=True)
+def no_job_is_left() -> Iterator[None]:
+    """A failed test may have left a job in the shared Spark session: no later job of its name could
+    start."""
+    with nothing_is_left():
+        yield
 
 
 @pytest.fixture(scope="session")

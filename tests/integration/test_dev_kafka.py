@@ -61,8 +61,8 @@ def read(servers: str, topic: str) -> list[bytes]:
     raise AssertionError(f"no end of {topic} within 60 s; read {values}")
 
 
-def wait_until_gone(pids: list[int], within_s: float = 20) -> None:
-    deadline = time.monotonic() + within_s
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 60
     while alive := [pid for pid in pids if runs(pid)]:
         assert time.monotonic() < deadline, f"still running: {alive}"
         time.sleep(0.05)
@@ -192,9 +192,9 @@ def test_the_command_prints_its_address_and_ends_cleanly(tmp_path: Path) -> None
             send(address, "kept", end.name.encode())
             started = processes_naming(directory)
             command.send_signal(end)
-            assert command.wait(30) == 0
+            assert command.wait(120) == 0
             assert "Traceback" not in command.stderr.read()
-        wait_until_gone(started, within_s=1)
+        wait_until_gone(started)
     assert addresses[0] == addresses[1]
     with LocalKafka(directory=directory) as kafka:
         assert read(kafka.bootstrap_servers, "kept") == [b"SIGINT", b"SIGTERM"]

@@ -16,6 +16,7 @@ from seamark.sinks.kafka import KafkaSink
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import fate
+from tests.chaos.driver import wait_until
 from tests.integration.kafka import sink_kit as kit
 
 Topic = Callable[..., str]
@@ -30,7 +31,7 @@ class Wire:
     def end(self, committable: KafkaCommittable, *, commit: bool) -> list[int]:
         """Ask until the answer is no longer 51; return the distinct answers in order."""
         codes: list[int] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             (ended,) = self._connection.end([committable], commit=commit)
             assert not isinstance(ended.code, UnreachableError)
@@ -52,7 +53,7 @@ class Wire:
 
     def settled(self, committable: KafkaCommittable) -> tuple[str, int] | None:
         """The state once the markers are written."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (state := self.state(committable)) and state[0].startswith("Prepare"):
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -112,7 +113,7 @@ def test_flushed_then_aborted(wire: Wire, sink: KafkaSink) -> None:
 def test_timed_out(wire: Wire, sink: KafkaSink) -> None:
     short = dataclasses.replace(sink, transaction_timeout="2s")
     one = kit.prepare(short, kit.attempt(kit.new_job()), range(9))
-    time.sleep(5)
+    wait_until("it to time out", lambda: wire.state(one) != ("Ongoing", 0), 60)
     assert wire.settled(one) == ("CompleteAbort", 1)
     assert wire.end(one, commit=True) in ([48], [90])
     assert wire.fate(one) is Fate.ABORTED

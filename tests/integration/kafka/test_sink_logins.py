@@ -87,7 +87,7 @@ def test_a_wrong_secret_is_said_soon_and_not_shown(broker: LoginKafka) -> None:
         kit.committing(sink, kit.driver(kit.new_job()), preflight=True),
     ):
         pass
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     with pytest.raises(SeamarkError) as also:
         kit.prepare(sink, kit.attempt(kit.new_job()), range(3))
     for shown in (str(caught.value), str(also.value), repr(sink)):

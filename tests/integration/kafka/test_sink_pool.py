@@ -30,7 +30,7 @@ def pools(job: str) -> list[producer_pool.ProducerPool]:
 
 
 def wait_until_warm(job: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not any(pool._ready for pool in pools(job)):
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -112,7 +112,7 @@ def test_a_producer_that_nobody_takes_is_closed_in_time(
     wait_until_warm(job)
     (pool,) = pools(job)
     monkeypatch.setattr(producer_pool, "_OLDEST_S", 0.0)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while pool._ready:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -131,8 +131,8 @@ def test_a_small_epoch_on_a_warm_producer_is_quick(sink: KafkaSink) -> None:
             took.append(time.perf_counter() - started)
             kit.until_proved(committer.commit, [one])
             wait_until_warm(job)
-    # 10 to 15 ms on a quiet machine; a cold producer takes ten times as long.
-    assert statistics.median(took[1:]) < 0.1, took
+    # 10 to 15 ms on a quiet machine; a cold producer, the first, takes ten times as long.
+    assert statistics.median(took[1:]) < took[0] / 2, took
 
 
 def test_at_least_once_shows_rows_at_the_flush_and_keeps_its_producer(

@@ -45,7 +45,7 @@ def test_all_is_well(kafka: LocalKafka, topic: Topic) -> None:
     preflight(kafka.bootstrap_servers, topic())
     preflight(kafka.bootstrap_servers, None, transactional_id_prefix=f"rows-{topic()}")
     preflight(kafka.bootstrap_servers, topic(), delivery_guarantee="at-least-once")
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
 def test_a_missing_topic_is_named_and_not_created(kafka: LocalKafka) -> None:
@@ -89,7 +89,7 @@ def test_no_broker_there() -> None:
         started = time.monotonic()
         with pytest.raises(PreflightError, match=f"no broker answers at {servers}"):
             preflight(servers, "orders")
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
 
 
 def test_an_option_that_librdkafka_does_not_know(kafka: LocalKafka, topic: Topic) -> None:

@@ -82,7 +82,7 @@ def test_a_wrong_password_is_said_soon_and_not_shown(
     started = time.monotonic()
     with pytest.raises(PreflightError, match=r"(?i)authentication.*sasl\.\*") as caught:
         preflight(sink)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     for shown in (str(caught.value), caplog.text, repr(sink)):
         assert PASSWORD not in shown
 

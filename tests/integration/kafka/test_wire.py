@@ -76,7 +76,7 @@ def test_a_wait_has_an_end(wire: Wire) -> None:
     begun = time.monotonic()
     with pytest.raises(KafkaError):
         wire.run(wait, 0.5)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 50
 
 
 def test_a_node_that_does_not_exist_is_an_error(wire: Wire) -> None:

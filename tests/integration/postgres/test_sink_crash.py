@@ -109,7 +109,7 @@ def test_a_server_killed_in_each_phase(mortal: PostgresServer, schema: str, mode
         list(committer.list_lingering())
     with pytest.raises(PreflightError, match="that the server runs"):
         sink.create_committer(kit.driver()).preflight()
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
 
     mortal.start()
     # Why a stage table is a logged one: this is the fate of the other kind.

@@ -119,7 +119,7 @@ def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema:
 def test_no_server_is_said_within_seconds(postgres: PostgresServer) -> None:
     begun = time.monotonic()
     error = refused(kit.sink_on(postgres, "s", url="postgresql://me:pw@127.0.0.1:1/db"))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     assert "postgresql://me:***@127.0.0.1:1/db" in error
     assert "Connection refused" in error
 

@@ -160,17 +160,17 @@ def test_one_failure_more_than_tolerable_fails_the_job_and_failure_rate_gives_up
 def test_an_epoch_that_runs_into_the_timeout_is_aborted_and_runs_again(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Two files make two tasks of epoch 0: one flushes its rows, the other sleeps in its UDF."""
+    """Two files make two tasks of epoch 0: one flushes its rows, the other sleeps in its UDF. So it
+    goes until an epoch has expired with flushed rows."""
     files(tmp_path, 2)
-    slept = tmp_path / "slept"
+    enough = tmp_path / "enough"
     job, rows = bounded_job(
         tmp_path, files_an_epoch=2, timeout="8s", tolerable_failed_checkpoints=10
     )
 
     @F.udf("bigint")
     def slow(id_: int) -> int:
-        if id_ == 5 and not slept.exists():
-            slept.touch()
+        if id_ == 5 and not enough.exists():
             time.sleep(300)
         return id_
 
@@ -183,17 +183,22 @@ def test_an_epoch_that_runs_into_the_timeout_is_aborted_and_runs_again(
         while not flushed:
             flushed.extend(open_transactions(tmp_path))
             time.sleep(0.05)
+        before = len(supervisor(job).failed_checkpoints)
+        while len(supervisor(job).failed_checkpoints) == before:
+            time.sleep(0.05)
+        enough.touch()
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
     begun = time.monotonic()
     job.run()
-    assert time.monotonic() - begun < 120, "the sleeping task was waited for"
+    assert time.monotonic() - begun < 300, "the sleeping task was waited for"
     failed = supervisor(job).failed_checkpoints
     assert {(f.epoch, f.reason) for f in failed} == {(0, CheckpointFailureReason.EXPIRED)}
     assert "not decided within 8 s" in failed[0].message
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
-    watching.join(1)
+    watching.join(60)
+    assert not watching.is_alive(), "no epoch expired after its rows were flushed"
     aborted = count(tmp_path, "SELECT count(*) FROM _seamark_ledger WHERE outcome = 'aborted'")
     assert flushed, "no transaction was open when the epoch expired"
     assert aborted[0] >= 1, "the flushed rows of the expired epoch were not aborted"

@@ -7,16 +7,19 @@ import itertools
 import json
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.checkpoint.coordinator import Coordinator
 from seamark.model.errors import CheckpointError, ConfigurationError
 from seamark.runtime.session import spark_session
+from tests.chaos.driver import wait_until
 from tests.every_change import SQLiteChanges
 
 
@@ -203,12 +206,17 @@ def test_a_job_whose_kafka_transactions_would_not_outlive_an_epoch_is_refused(
 
 
 class SlowCommitter:
-    """Another committer, a second late."""
+    """Another committer, a second late: that long after `may_commit` holds for the commit's
+    number."""
 
-    def __init__(self, committer: Any) -> None:
+    def __init__(self, committer: Any, may_commit: Callable[[int], bool]) -> None:
         self._committer = committer
+        self._may_commit = may_commit
+        self._numbers = itertools.count()
 
     def commit(self, committables: Any) -> Any:
+        number = next(self._numbers)
+        wait_until("what the commit waits for", lambda: self._may_commit(number), 120)
         time.sleep(1.0)
         return self._committer.commit(committables)
 
@@ -217,11 +225,20 @@ class SlowCommitter:
 
 
 class SlowFileSink(sm.FileSink):
+    may_commit: ClassVar[Callable[[int], bool]]
+
     def create_committer(self, context: Any) -> Any:
-        return SlowCommitter(super().create_committer(context))
+        return SlowCommitter(super().create_committer(context), type(self).may_commit)
 
 
-def test_an_epoch_is_committed_while_the_next_one_runs(tmp_path: Path) -> None:
+def coordinator_of(job: sm.Job) -> Coordinator:
+    assert job._run is not None and job._run.coordinator is not None
+    return job._run.coordinator
+
+
+def test_an_epoch_is_committed_while_the_next_one_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for part in range(4):
         clicks(tmp_path, 10, first=part * 10)
     job = sm.Job("slow", config(tmp_path))
@@ -233,9 +250,13 @@ def test_an_epoch_is_committed_while_the_next_one_runs(tmp_path: Path) -> None:
         options={"maxFilesPerTrigger": "1"},
     )
     job.sink(job.source(source, "in"), SlowFileSink(str(tmp_path / "out")), "out")
+
+    def next_has_begun(epoch: int) -> bool:
+        return epoch == 3 or coordinator_of(job).failing_epoch > epoch
+
+    monkeypatch.setattr(SlowFileSink, "may_commit", next_has_begun, raising=False)
     job.run()
-    assert job._run is not None and job._run.coordinator is not None
-    epochs = list(job._run.coordinator.history)
+    epochs = list(coordinator_of(job).history)
     assert [e.epoch for e in epochs] == [0, 1, 2, 3]
     for before, after in itertools.pairwise(epochs):
         assert after.started_s < before.committed_s, "the next epoch did not run meanwhile"

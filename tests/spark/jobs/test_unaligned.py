@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -53,13 +52,11 @@ def test_a_savepoint_has_no_channel_state(tmp_path: Path) -> None:
     """The interval is an hour: while rows wait, epochs run without it."""
     fill(tmp_path)
     job = slow_job(tmp_path)
-    running = threading.Thread(target=job.run)
-    running.start()
+    running = RunningJob(job)
     wait_until("two epochs", lambda: len(written(tmp_path)) > 0 and job.checkpoints().history, 60)
     savepoint = job.savepoint(str(tmp_path / "savepoints")).result(120)
     assert written(tmp_path) == list(range(ROWS)), "the savepoint's epoch wrote the rest"
-    job.stop()
-    running.join()
+    running.end()
     assert any(c.unaligned for c in job.checkpoints().history)
     slow_job(tmp_path, "restored", ending="latest").run(restore=savepoint)
     assert written(tmp_path, "restored") == []

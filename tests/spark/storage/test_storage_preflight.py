@@ -31,7 +31,7 @@ def check(spark: SparkSession, uri: str) -> None:
     try:
         check_storage(open_files(spark, uri))
     finally:
-        assert time.monotonic() - begun < DEADLINE_S + 10
+        assert time.monotonic() - begun < DEADLINE_S + 60
 
 
 def test_fit_stores_are_left_as_they_were(
@@ -50,7 +50,7 @@ def test_a_condition_that_a_store_ignores_is_found(spark: SparkSession, gcs: Gcs
     spark.conf.set("fs.gs.outputstream.direct.upload.enable", "false")
     try:
         with pytest.raises(PreflightError, match="of 8 at once created the same file"):
-            for _ in range(10):  # on a busy machine the others may look too late
+            for _ in range(50):  # on a busy machine the others may look too late
                 check(spark, f"gs://{gcs.bucket}/weak")
     finally:
         spark.conf.unset("fs.gs.outputstream.direct.upload.enable")

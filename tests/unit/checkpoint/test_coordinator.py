@@ -101,9 +101,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
-        assert time.monotonic() < deadline, "did not happen within 10 s"
+        assert time.monotonic() < deadline, "did not happen within 60 s"
         time.sleep(0.005)
 
 
@@ -128,7 +128,7 @@ def test_the_next_epoch_is_stored_only_when_this_one_is_committed(world: World) 
     time.sleep(0.3)
     assert not (world.directory / "epochs/1").exists()
     world.sinks["orders"].answers = []
-    second.join(10)
+    second.join(60)
     assert (world.directory / "epochs/1/prepared.1.json").exists()
 
 
@@ -317,7 +317,7 @@ def test_a_stop_ends_a_pause(world: World) -> None:
     until(lambda: driver.last_committed == 0)
     driver.drain(5)
     driver.epochs.turn_away()
-    thread.join(10)
+    thread.join(60)
     assert held
 
 
@@ -684,4 +684,4 @@ def test_a_recovery_that_waits_for_a_dead_system_can_be_given_up(world: World) -
     begin = time.monotonic()
     with pytest.raises(CommitFailedError, match="stays decided"):
         second.start()
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 60

@@ -237,10 +237,10 @@ def test_a_client_that_sends_by_drops_is_waited_for_no_longer(
 ) -> None:
     begun = time.monotonic()
     with connect(port, head) as line, contextlib.suppress(ConnectionError):
-        while time.monotonic() - begun < 10:
+        while time.monotonic() - begun < 60:
             line.sendall(drop)
             time.sleep(0.1)
-    assert time.monotonic() - begun < 8
+    assert time.monotonic() - begun < 40
 
 
 def test_a_client_that_reads_slowly_but_reads_gets_all_of_it(port: int) -> None:

@@ -269,7 +269,7 @@ sys.stdin.readline()
         assert committer.commit([kept]) == [CommitOutcome.RETRY]
         assert committer.abort([lost]) == [AbortOutcome.RETRY]
         assert len(list(committer.list_lingering())) == 2  # reading goes on
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 60
         other.communicate(b"\n", timeout=30)
     assert committer.commit([kept]) == [CommitOutcome.COMMITTED]
     assert committer.abort([lost]) == [AbortOutcome.ABORTED]
