@@ -161,7 +161,9 @@ class Committer(Protocol[C]):
 
     Calls are idempotent and may be repeated after any failure. They return one outcome per
     committable, in order, and come from one thread at a time. No call hangs: if the system is away,
-    answer RETRY within seconds; the coordinator keeps the deadline.
+    raise or answer RETRY within seconds; the coordinator keeps the deadline. An exception proves
+    nothing of the call's transactions: all are asked for again. An error of `seamark.model.errors`
+    ends the job instead.
     """
 
     @abstractmethod

@@ -21,7 +21,7 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
-from seamark.verify.conformance.steps import attempt, lingering, until_proved
+from seamark.verify.conformance.steps import answered, attempt, lingering, until_proved
 from tests.integration.mysql.conftest import fresh_database, serving
 from tests.integration.mysql.sink_kit import MODES, batch, sink_under_test, target_on
 from tests.servers.mariadb import MariaDBServer
@@ -108,8 +108,8 @@ def test_killed_in_each_phase(own_server: MariaDBServer, own_database: str, mode
 
     # At the commit: away, then back.
     own_server.kill()
-    assert committer.commit(kept) == [CommitOutcome.RETRY]
-    assert committer.abort(undecided) == [AbortOutcome.RETRY]
+    assert answered(committer.commit, kept, CommitOutcome.RETRY) == [CommitOutcome.RETRY]
+    assert answered(committer.abort, undecided, AbortOutcome.RETRY) == [AbortOutcome.RETRY]
     own_server.start()
     assert until_proved(committer.commit, kept) == [CommitOutcome.COMMITTED]
 

@@ -20,7 +20,7 @@ from seamark.sinks.mysql import ledger
 from seamark.sinks.mysql.committable import MySQLCommittable, new_name
 from seamark.sinks.mysql.table import version_of
 from seamark.verify.conformance import CuttingProxy
-from seamark.verify.conformance.steps import attempt, until_proved
+from seamark.verify.conformance.steps import answered, attempt, until_proved
 from tests.integration.mysql.sink_kit import Target, all_prepared, batch, target_on
 from tests.servers.mariadb import MariaDBServer
 
@@ -159,7 +159,7 @@ def test_a_commit_whose_reply_is_lost_is_proved_by_the_next(
     committer = target.committer()
     committables = target.write(range(10))
     proxy.lose_reply_to(statement)
-    assert committer.commit(committables) == [RETRY]
+    assert answered(committer.commit, committables, RETRY) == [RETRY]
     assert proxy.cuts == 1
     assert target.visible() == list(range(10))
     assert until_proved(committer.commit, committables) == [ALREADY]
@@ -174,7 +174,7 @@ def test_a_commit_that_never_arrived_is_asked_again(proxied: tuple[CuttingProxy,
     committer = target.committer()
     committables = target.write(range(10))
     proxy.lose_reply_to(b"INSERT INTO `" + target.database.encode() + b"`.`orders`")
-    assert committer.commit(committables) == [RETRY]
+    assert answered(committer.commit, committables, RETRY) == [RETRY]
     assert target.visible() == []
     assert until_proved(committer.commit, committables) == [COMMITTED]
     assert target.visible() == list(range(10))
@@ -188,7 +188,7 @@ def test_an_abort_whose_reply_is_lost_is_proved_by_the_next(
     committer = target.committer()
     committables = target.write(range(10))
     proxy.lose_reply_to(b"XA ROLLBACK")
-    assert committer.abort(committables) == [AbortOutcome.RETRY]
+    assert answered(committer.abort, committables, AbortOutcome.RETRY) == [AbortOutcome.RETRY]
     assert until_proved(committer.abort, committables) == [AbortOutcome.ABORTED]
     assert target.visible() == []
 

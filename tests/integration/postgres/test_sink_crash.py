@@ -23,6 +23,7 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
+from seamark.verify.conformance.steps import answered
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 
@@ -103,8 +104,8 @@ def test_a_server_killed_in_each_phase(mortal: PostgresServer, schema: str, mode
         half.prepare_commit()
     half.abort()
     begun = time.monotonic()
-    assert list(committer.commit(kept)) == [CommitOutcome.RETRY]
-    assert list(committer.abort(dropped)) == [AbortOutcome.RETRY]
+    assert answered(committer.commit, kept, CommitOutcome.RETRY) == [CommitOutcome.RETRY]
+    assert answered(committer.abort, dropped, AbortOutcome.RETRY) == [AbortOutcome.RETRY]
     with pytest.raises(psycopg.OperationalError):
         list(committer.list_lingering())
     with pytest.raises(PreflightError, match="that the server runs"):
@@ -121,7 +122,7 @@ def test_a_server_killed_in_each_phase(mortal: PostgresServer, schema: str, mode
     assert list(committer.commit(kept)) == [CommitOutcome.COMMITTED]
 
     mortal.restart()
-    assert list(committer.commit([*kept, *dropped])) == [
+    assert answered(committer.commit, [*kept, *dropped], CommitOutcome.RETRY) == [
         # The connection was the old server's; now it is a new one.
         CommitOutcome.RETRY,
         CommitOutcome.RETRY,

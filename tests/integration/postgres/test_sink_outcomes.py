@@ -21,6 +21,7 @@ from seamark.model.errors import CommitFailedError, PreCommitError, WriteRefused
 from seamark.sinks.postgres import prepared, writer
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.verify.conformance import CuttingProxy
+from seamark.verify.conformance.steps import answered
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 
@@ -49,7 +50,9 @@ def test_a_commit_whose_reply_is_lost_is_asked_again_and_proved(
         committer = ready(sink)
         committables = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
         proxy.lose_reply_to(b"COMMIT")
-        assert list(committer.commit(committables)) == [CommitOutcome.RETRY]
+        assert answered(committer.commit, committables, CommitOutcome.RETRY) == [
+            CommitOutcome.RETRY
+        ]
         assert proxy.cuts == 1
         assert kit.visible(postgres, schema) == list(range(5))
         assert list(committer.commit(committables)) == [CommitOutcome.ALREADY_COMMITTED]
@@ -67,7 +70,7 @@ def test_an_abort_whose_reply_is_lost_is_asked_again_and_proved(
         committer = ready(sink)
         committables = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
         proxy.lose_reply_to(b"ROLLBACK PREPARED" if mode == "prepared" else b"COMMIT")
-        assert list(committer.abort(committables)) == [AbortOutcome.RETRY]
+        assert answered(committer.abort, committables, AbortOutcome.RETRY) == [AbortOutcome.RETRY]
         assert proxy.cuts == 1
         assert list(committer.abort(committables)) == [AbortOutcome.ABORTED]
         assert list(committer.commit(committables)) == [CommitOutcome.LOST]

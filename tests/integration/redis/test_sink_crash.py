@@ -17,7 +17,7 @@ from seamark.model.errors import PreCommitError, PreflightError
 from seamark.sinks.redis import RedisSink, committer, rows
 from seamark.sinks.redis.committable import RedisCommittable
 from seamark.verify.conformance import CuttingProxy
-from seamark.verify.conformance.steps import attempt, driver, in_child, until_proved
+from seamark.verify.conformance.steps import answered, attempt, driver, in_child, until_proved
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
 
@@ -83,7 +83,7 @@ def test_a_commit_whose_reply_is_lost_goes_on(redis: RedisServer) -> None:
         made = stage(sink, range(10))
         through = sink.create_committer(driver())
         proxy.lose_reply_to(made[0].handle.encode())
-        assert list(through.commit(made)) == [CommitOutcome.RETRY]
+        assert answered(through.commit, made, CommitOutcome.RETRY) == [CommitOutcome.RETRY]
         assert proxy.cuts == 1
         assert sorted(kit.visible(redis)) == [0, 1, 2]
         assert until_proved(through.commit, made) == [COMMITTED]

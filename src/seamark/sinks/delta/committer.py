@@ -151,10 +151,9 @@ class DeltaCommitter:
                 open_ = self._judge(committables, outcomes)
                 if not open_ or self._add(open_):
                     break
-            except preflight.errors() as error:
-                _log.warning("%s: commit: %s; trying again", self._name, error)
+            except preflight.errors():
                 self._table = None
-                return [o if o in _GONE else CommitOutcome.RETRY for o in outcomes]
+                raise
         else:
             return outcomes
         for position, committable in enumerate(committables):
@@ -177,10 +176,9 @@ class DeltaCommitter:
                         continue
                     failpoints.reached("delta-aborted")
                 self._sync_entries([e.version for e in told if e is not None])
-            except preflight.errors() as error:
-                _log.warning("%s: abort: %s; trying again", self._name, error)
+            except preflight.errors():
                 self._table = None
-                return outcomes
+                raise
             outcomes = [
                 AbortOutcome.COMMITTED if e and e.outcome == COMMITTED else AbortOutcome.ABORTED
                 for e in told

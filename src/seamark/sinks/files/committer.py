@@ -87,10 +87,5 @@ class FileCommitter:
             with contextlib.suppress(RuntimeError):  # the program ends: no thread begins any more
                 outcomes = list(self._threads.map(try_to_end, files))
         outcomes = outcomes or list(map(try_to_end, files))
-        try:
-            # Includes files of an earlier call that was cut off.
-            self._pending.settle(files)
-        except OSError as error:
-            log.warning("%s: %s; trying again", self._name, error)
-            return [retry] * len(files)
+        self._pending.settle(files)  # includes files of an earlier call that was cut off
         return outcomes

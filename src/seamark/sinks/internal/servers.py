@@ -3,8 +3,9 @@ away."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -109,3 +110,28 @@ class Reasons:
     def forget(self) -> None:
         """Clear the last reason, after a success."""
         self.last = ""
+
+
+class ConnectedCommitter:
+    """The common part of committers that keep one connection between calls. It is dropped at the
+    first error: half an answer may be left in it."""
+
+    def __init__(self, sink_uid: str, target: str, log: logging.Logger) -> None:
+        self._name = f"sink `{sink_uid}`: {target}"
+        self._connection: Any = None
+        self._reasons = Reasons(log, self._name)
+
+    def close(self) -> None:
+        """See `Committer`."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(Exception):  # its end is all that is wanted, in any state
+                connection.close()
+
+    @contextlib.contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise

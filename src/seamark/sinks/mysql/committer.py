@@ -10,9 +10,8 @@ Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` aft
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import (
     AbortOutcome,
@@ -24,7 +23,7 @@ from seamark.contracts.sink import (
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import Reasons
+from seamark.sinks.internal.servers import ConnectedCommitter
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, preflight, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
@@ -33,25 +32,22 @@ if TYPE_CHECKING:
     from seamark.sinks.mysql.sink import MySQLSink
 
 _log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 LOCK_TIMEOUT_S = 1
 _SLOWEST_MOVE_ROWS_PER_S = 5_000
 _PRUNE_EVERY_EPOCHS = 100
 
 
-class MySQLCommitter:
-    """See `Committer`. Keeps one connection between calls; opens a new one after any failure."""
+class MySQLCommitter(ConnectedCommitter):
+    """See `Committer`."""
 
     def __init__(self, sink: MySQLSink, context: SinkContext) -> None:
+        super().__init__(context.sink_uid, sink.describe(), _log)
         self._sink = sink
         self._context = context
         self._address = sink.address
         self._owner = owner_of(context.job_id, context.sink_uid)
-        self._name = f"sink `{context.sink_uid}`: {sink.describe()}"
-        self._connection: Any = None
         self._timeout_s = 0.0
-        self._reasons = Reasons(_log, self._name)
         self._pruned = 0
 
     def preflight(self) -> None:
@@ -62,12 +58,11 @@ class MySQLCommitter:
         """See `Committer`. The stages of one call become visible together, XA transactions one
         after another. Raises CommitFailedError when the table refuses staged rows."""
         stages = [c for c in committables if c.way == "stage"]
-        moved = iter((self._asked(partial(self._move, stages)) if stages else None) or ())
-        xa = self._each(self._commit_xa, [c for c in committables if c.way != "stage"])
-        outcomes = [
-            next(moved, CommitOutcome.RETRY) if c.way == "stage" else next(xa, CommitOutcome.RETRY)
-            for c in committables
-        ]
+        with self._closed_by_errors():
+            moved = iter(self._move(stages) if stages else ())
+            outcomes = [
+                next(moved) if c.way == "stage" else self._commit_xa(c) for c in committables
+            ]
         if committables and CommitOutcome.RETRY not in outcomes:
             self._reasons.forget()
             self._prune(committables[0])
@@ -75,36 +70,22 @@ class MySQLCommitter:
 
     def abort(self, committables: Sequence[MySQLCommittable]) -> Sequence[AbortOutcome]:
         """See `Committer`. A late commit finds the rollback, or the tombstone in the ledger."""
-        fates = self._each(self._abort_one, committables)
-        return [next(fates, AbortOutcome.RETRY) for _ in committables]
+        with self._closed_by_errors():
+            return [self._abort_one(committable) for committable in committables]
 
     def list_lingering(self) -> Iterable[Lingering[MySQLCommittable]]:
         """See `Committer`. Lists prepared XA transactions, and stage tables without a ledger row,
         of every mode. Drops stages already ended but not dropped yet."""
-        return self._answered(self._list_open)
+        with self._closed_by_errors():
+            return self._list_open()
 
     def describe_open(self, committables: Sequence[MySQLCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. The server knows the age of stages alone; nothing times
         out."""
         database = self._address.database
-        since = self._answered(lambda: stage.created(self._connected(), database, self._owner))
+        with self._closed_by_errors():
+            since = stage.created(self._connected(), database, self._owner)
         return [OpenFacts(since.get(one.handle)) for one in committables]
-
-    def close(self) -> None:
-        """See `Committer`."""
-        connection, self._connection = self._connection, None
-        server.close(connection)
-
-    def _each(
-        self, end: Callable[[MySQLCommittable], T], committables: Iterable[MySQLCommittable]
-    ) -> Iterator[T]:
-        """End one after another. Without an answer to one the others are not asked: each would
-        wait as long."""
-        for committable in committables:
-            outcome = self._asked(partial(end, committable))
-            if outcome is None:
-                return
-            yield outcome
 
     def _commit_xa(self, committable: MySQLCommittable) -> CommitOutcome:
         ended = self._end_xa("COMMIT", committable)
@@ -151,7 +132,7 @@ class MySQLCommitter:
             self._reasons.say(f"transaction {committable.handle} is in use by another connection")
         return fate
 
-    def _move(self, committables: Sequence[MySQLCommittable]) -> list[CommitOutcome] | None:
+    def _move(self, committables: Sequence[MySQLCommittable]) -> list[CommitOutcome]:
         """Move the stages into their table and write the ledger, all or nothing."""
         rows = sum(max(c.rows, 0) for c in committables)
         connection = self._connected(rows / _SLOWEST_MOVE_ROWS_PER_S)
@@ -224,24 +205,6 @@ class MySQLCommitter:
         except server.driver().MySQLError as error:
             _log.info("%s: old ledger rows stay for now: %s", self._name, error)
             self.close()
-
-    def _asked(self, ask: Callable[[], T | None]) -> T | None:
-        """Return the result of `ask`; None when the server is away, or refuses to answer now."""
-        try:
-            return self._answered(ask)
-        except CommitFailedError:
-            raise
-        except Exception as error:  # half an answer raises anything
-            self._reasons.say(f"the server does not do it now: {error}")
-            return None
-
-    def _answered(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`; any error closes the connection."""
-        try:
-            return ask()
-        except BaseException:
-            self.close()
-            raise
 
     def _connected(self, more_s: float = 0.0) -> Any:
         timeout_s = self._address.timeout_s + more_s

@@ -102,11 +102,10 @@ class PostgresCommitter:
                 with self._connected() as connection:
                     fate = prepared.end(connection, committable, commit=commit)
             except driver().Error as error:
-                if not may_pass(error):
+                # Without a connection the others would fail in the same way.
+                if self._connection is None or not may_pass(error):
                     raise
                 _log.info("%s: %s", committable.handle, self._server.said(error))
-                if self._connection is None:
-                    return  # the others would fail in the same way
                 continue
             yield i, fate
 
@@ -146,11 +145,11 @@ class PostgresCommitter:
 
     @contextlib.contextmanager
     def _errors(self, failure: type[Exception], text: str) -> Iterator[None]:
-        """Swallow errors that may pass (the outcome stays RETRY); raise the others."""
+        """Raise `failure` for an error that lasts, and one that may pass without any secret."""
         try:
             yield
         except driver().Error as error:
             said = self._server.said(error)
-            if not may_pass(error):
-                raise failure(f"{self._name}: {text.format(said)}") from error
-            _log.info("%s: %s; trying again", self._name, said)
+            if may_pass(error):
+                raise type(error)(said) from None
+            raise failure(f"{self._name}: {text.format(said)}") from error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from seamark.api.checks import one_of
 from seamark.contracts.committables import dump_committable, load_committable
-from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.sink import OUTPUT_MODES, SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
@@ -116,7 +116,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     def __repr__(self) -> str:
         return shown(self, url=self.address.shown)
 
-    output_modes = ("append", "update", "complete")  # every mode writes by key
+    output_modes = OUTPUT_MODES  # every mode writes by key
 
     @property
     def way(self) -> SinkWay:

@@ -27,7 +27,6 @@ from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
-from seamark.sinks.internal.servers import Reasons
 from seamark.sinks.internal.staged_files import StagedFile, list_staged
 from seamark.sinks.sqlite import database, merging, preflight
 from seamark.sinks.sqlite.database import Target
@@ -47,39 +46,32 @@ class SQLiteCommitter:
         self._context = context
         self._name = f"sink {context.sink_uid!r}: SQLite database {path}"
         self._deleting: threading.Thread | None = None
-        self._reasons = Reasons(log, self._name)
 
     def preflight(self) -> None:
         """Check the table; create database, ledger and staging area. Raises PreflightError."""
         preflight.check(self._target, self._root, self._context, self._name)
 
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
-        """Insert this call's staged rows, all or none. RETRY for all while the database is locked,
-        or its disk away or full.
+        """Insert this call's staged rows, all or none.
 
         LOST: the transaction was aborted, or its staged file is gone or torn. UNKNOWN: the ledger
-        no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows.
+        no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows; the
+        driver's error or OSError while the database is locked, or its disk away or full.
         """
         if not committables:
             return []
-        errors = database.driver_errors()
         try:
             with database.transaction(self._path) as cursor:
                 outcomes = [self._commit_one(cursor, one).of_commit for one in committables]
                 database.prune(cursor, committables)
-        except errors as error:
+        except database.driver_errors() as error:
             if database.may_pass(error):
-                self._reasons.say(str(error).splitlines()[0])
-                return [CommitOutcome.RETRY] * len(committables)
+                raise
             raise CommitFailedError(
                 f"{self._name}, table {self._table}: the rows of epoch {committables[0].epoch} are "
                 f"decided and cannot be inserted: {error}. Nothing of this commit is visible; mend "
                 "the table or the disk and start the job again, and they are inserted"
             ) from error
-        except OSError as error:
-            self._reasons.say(str(error))
-            return [CommitOutcome.RETRY] * len(committables)
-        self._reasons.forget()
         failpoints.reached("ledger-committed")
         done = (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
         pairs = zip(committables, outcomes, strict=True)
@@ -91,17 +83,13 @@ class SQLiteCommitter:
         if not committables:
             return []
         outcomes = []
-        try:
-            with database.transaction(self._path) as cursor:
-                for committable in committables:
-                    fate = database.fate(cursor, committable.handle)
-                    if fate is None:
-                        fate = Fate.ABORTED
-                        database.record(cursor, committable, fate)
-                    outcomes.append(fate.of_abort)
-        except (database.driver_errors(), OSError) as error:
-            self._reasons.say(str(error).splitlines()[0])
-            return [AbortOutcome.RETRY] * len(committables)
+        with database.transaction(self._path) as cursor:
+            for committable in committables:
+                fate = database.fate(cursor, committable.handle)
+                if fate is None:
+                    fate = Fate.ABORTED
+                    database.record(cursor, committable, fate)
+                outcomes.append(fate.of_abort)
         self._delete(committables)
         return outcomes
 

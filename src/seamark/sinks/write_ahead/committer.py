@@ -69,13 +69,7 @@ class WriteAheadCommitter:
         outcomes: dict[str, CommitOutcome] = {}
         for _, found in groupby(sorted(committables, key=_attempt), key=_attempt):
             attempt = sorted(found, key=lambda rows: rows.handle)
-            try:
-                outcomes.update(self._commit_attempt(attempt))
-            except OSError as error:
-                self._reasons.say(
-                    f"the spool files of epoch {attempt[0].epoch} cannot be used now: {error}"
-                )
-                outcomes.update({rows.handle: CommitOutcome.RETRY for rows in attempt})
+            outcomes.update(self._commit_attempt(attempt))
         return [outcomes[committable.handle] for committable in committables]
 
     def abort(self, committables: Sequence[SpooledRows]) -> Sequence[AbortOutcome]:
@@ -163,15 +157,11 @@ class WriteAheadCommitter:
         return False
 
     def _abort(self, rows: SpooledRows) -> AbortOutcome:
-        try:
-            open_directory(rows.directory, self._context.hadoop).delete(rows.handle)
-            epoch = EpochSpool.listed(rows.directory, self._context.hadoop, rows.epoch)
-            if rows.handle in epoch.sent():
-                return AbortOutcome.COMMITTED
-            if rows.handle + CLAIMED in epoch.files:  # somebody is sending it
-                return AbortOutcome.RETRY
-        except OSError as error:
-            self._reasons.say(f"spool file {rows.handle} cannot be deleted now: {error}")
+        open_directory(rows.directory, self._context.hadoop).delete(rows.handle)
+        epoch = EpochSpool.listed(rows.directory, self._context.hadoop, rows.epoch)
+        if rows.handle in epoch.sent():
+            return AbortOutcome.COMMITTED
+        if rows.handle + CLAIMED in epoch.files:  # somebody is sending it
             return AbortOutcome.RETRY
         return AbortOutcome.ABORTED
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seamark.api.checks import yes_or_no
+from seamark.contracts.sink import OUTPUT_MODES
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
@@ -32,7 +33,7 @@ class ForeachBatchSink(WriteAheadSink):
     send_timeout: Duration = "10min"
     with_epoch: bool = False
     permanent_errors: Sequence[type[Exception]] = (Exception,)
-    output_modes = ("append", "update", "complete")  # as Spark's own
+    output_modes = OUTPUT_MODES  # as Spark's own
 
     def __post_init__(self) -> None:
         if not callable(self.function):

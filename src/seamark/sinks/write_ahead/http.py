@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from seamark.api.checks import one_of, whole_number, yes_or_no
 from seamark.contracts.dead_letters import dead_letters_as_json
+from seamark.contracts.sink import OUTPUT_MODES
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
@@ -79,7 +80,7 @@ class HttpSink(WriteAheadSink):
             f"rows_per_request={self.rows_per_request!r})"
         )
 
-    output_modes = ("append", "update", "complete")  # the endpoint is sent every change
+    output_modes = OUTPUT_MODES  # the endpoint is sent every change
 
     @property
     def _shown(self) -> str:

@@ -1,7 +1,7 @@
 """The suite for outages: the sink's system is away, hangs, or answers by halves during each call.
 
-A call without an answer returns RETRY or, to list or to start, raises, within `AWAY_ANSWER_S`. When
-the system is back, the same call succeeds, and each row is there once.
+A call without an answer raises, or returns RETRY, within `AWAY_ANSWER_S`. When the system is back,
+the same call succeeds, and each row is there once.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from seamark.model.errors import PreflightError
 from seamark.verify.conformance.steps import (
     DONE,
     SinkUnderTest,
+    answered,
     attempt,
     committer,
     driver,
@@ -57,7 +58,7 @@ class OutageConformance:
             with outage():
                 for side in sides:
                     with soon(name):
-                        answers = list(side.commit(parts))
+                        answers = answered(side.commit, parts, CommitOutcome.RETRY)
                     if name == "halves":
                         left = [p for p, o in zip(parts, answers, strict=True) if o not in DONE]
                         answers = [outcome for outcome in answers if outcome not in DONE]
@@ -78,8 +79,8 @@ class OutageConformance:
             with outage():
                 for side in sides:
                     with soon(name):
-                        answers = set(side.abort(parts))
-                        assert answers <= {AbortOutcome.RETRY, AbortOutcome.ABORTED}, name
+                        answers = answered(side.abort, parts, AbortOutcome.RETRY)
+                    assert set(answers) <= {AbortOutcome.RETRY, AbortOutcome.ABORTED}, name
             for side in sides:
                 assert until_proved(side.abort, parts) == [AbortOutcome.ABORTED] * 3, name
                 assert until_proved(side.commit, parts) == [under.gone] * 3, name

@@ -7,6 +7,7 @@ Drivers differ by their generation alone, as in a real job. A process that must 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import signal
@@ -33,6 +34,7 @@ from seamark.contracts.sink import (
 from seamark.contracts.spool import spool_directory
 from seamark.file_systems.location import encoded
 from seamark.model import failpoints
+from seamark.model.errors import SeamarkError
 from seamark.verify.proxy import CuttingProxy, Side
 
 _shared = tempfile.TemporaryDirectory(prefix="sm-conformance-")
@@ -170,11 +172,25 @@ def committer(under: HasSink, context: SinkContext) -> Committer[Any]:
     return made
 
 
+def answered(
+    call: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any], retry: Any
+) -> list[Any]:
+    """Return the outcomes of one call as the coordinator takes them: an exception that is none of
+    Seamark's is RETRY for all."""
+    try:
+        return list(call(items))
+    except SeamarkError:
+        raise
+    except Exception as error:
+        logging.getLogger(__name__).warning("asked again after %r", error)
+        return [retry] * len(items)
+
+
 def until_proved(call: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
     """Call until no outcome is RETRY, as the coordinator does, and return the outcomes."""
     deadline = time.monotonic() + PROOF_DEADLINE_S
     for tries in range(1_000_000):
-        outcomes = list(call(items))
+        outcomes = answered(call, items, CommitOutcome.RETRY)
         if len(outcomes) != len(items):
             raise AssertionError(f"{len(outcomes)} outcomes for {len(items)} committables")
         if not any(outcome.name == "RETRY" for outcome in outcomes):

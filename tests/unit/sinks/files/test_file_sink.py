@@ -31,6 +31,7 @@ from seamark.sinks.files import FileSink, pending_file
 from seamark.sinks.files.formats import Format, ParquetEncoder
 from seamark.sinks.files.pending_file import PendingFile
 from seamark.sinks.internal import partitions
+from seamark.verify.conformance.steps import answered
 
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
 
@@ -413,7 +414,7 @@ def test_a_missing_directory_is_retried_when_it_may_come_back(tmp_path: Path) ->
     committables = writer.prepare_commit()
     committer = sink.create_committer(DRIVER)
     (tmp_path / "mount").rename(tmp_path / "away")
-    assert committer.commit(committables) == [CommitOutcome.RETRY]
+    assert answered(committer.commit, committables, CommitOutcome.RETRY) == [CommitOutcome.RETRY]
     (tmp_path / "away").rename(tmp_path / "mount")
     assert committer.commit(committables) == [CommitOutcome.COMMITTED]
 

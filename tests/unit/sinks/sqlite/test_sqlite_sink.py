@@ -32,7 +32,7 @@ from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.internal.staged_files import StagedFile
 from seamark.sinks.sqlite import SQLiteSink
 from seamark.sinks.sqlite.committer import SQLiteCommitter
-from seamark.verify.conformance.steps import DONE
+from seamark.verify.conformance.steps import DONE, answered
 
 REPO = Path(__file__).parents[4]
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
@@ -266,8 +266,8 @@ sys.stdin.readline()
         assert other.stdout is not None
         assert other.stdout.readline() == b"locked\n"
         started = time.monotonic()
-        assert committer.commit([kept]) == [CommitOutcome.RETRY]
-        assert committer.abort([lost]) == [AbortOutcome.RETRY]
+        assert answered(committer.commit, [kept], CommitOutcome.RETRY) == [CommitOutcome.RETRY]
+        assert answered(committer.abort, [lost], AbortOutcome.RETRY) == [AbortOutcome.RETRY]
         assert len(list(committer.list_lingering())) == 2  # reading goes on
         assert time.monotonic() - started < 60
         other.communicate(b"\n", timeout=30)
