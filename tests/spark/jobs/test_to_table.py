@@ -139,7 +139,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_made(
         ("b", rows, {}, "in buckets"),
         ("j", rows, {"format": "csv"}, "format is 'csv', and the table is of 'json'"),
         ("new", rows, {"format": "orc"}, "of 'orc'"),
-        ("new", rows, {"partitionBy": "nowhere"}, "partition_by names 'nowhere'"),
+        ("new", rows, {"partitionBy": "nowhere"}, "partition column 'nowhere' is not in"),
         ("new", rows, {"compresion": "gzip"}, "did you mean 'compression'"),
         ("new", rows, {"partitionBy": ["id", "page"]}, "takes every column"),
         ("new", counts, {"outputMode": "complete"}, "SK006"),

@@ -24,7 +24,7 @@ from seamark.model.packages import load_driver
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.servers import denied_or, listed, tell
+from seamark.sinks.internal.servers import denied_or, tell
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
@@ -95,20 +95,16 @@ def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
     return table
 
 
-def inspect(sink: DeltaSink, context: SinkContext, name: str) -> list[Finding]:
-    """Return every finding; changes nothing, so neither the store's condition of a write nor a
-    right to write there is tried."""
+def look(sink: DeltaSink, context: SinkContext, name: str) -> Iterator[Finding]:
+    """Yield every finding; changes nothing, so neither the store's condition of a write nor a right
+    to write there is tried. Raises PreflightError if the table cannot be read."""
     hadoop = context.hadoop.under(sink.storage_options)
-
-    def look() -> Iterator[Finding]:
-        with _usable(name):
-            if store.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
-                raise problem
-            table = _loaded(sink, hadoop)
-        if table is not None or not sink.create_table:
-            yield from findings(table, sink, context, name)
-
-    return listed(look())
+    with _usable(name):
+        if store.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
+            raise problem
+        table = _loaded(sink, hadoop)
+    if table is not None or not sink.create_table:
+        yield from findings(table, sink, context, name)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.committables import load_committable
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.file_systems import HadoopSettings, shared_uri
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
@@ -21,6 +21,7 @@ from seamark.sinks.delta.committable import DeltaCommittable
 from seamark.sinks.delta.writer import DeltaWriter
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, column_names, require_column
+from seamark.sinks.internal.servers import listed
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.committer import DeltaCommitter
@@ -34,7 +35,7 @@ _OTHERS_IN_URIS = {
 
 
 @dataclass(frozen=True)
-class DeltaSink(changes.ByKey, TwoPhaseCommitSink[DeltaCommittable]):
+class DeltaSink(changes.ByKey[DeltaCommittable]):
     """Append rows to a Delta Lake table exactly once, or change its rows by key; an epoch's rows
     all come in one version.
 
@@ -84,19 +85,11 @@ class DeltaSink(changes.ByKey, TwoPhaseCommitSink[DeltaCommittable]):
             )
         object.__setattr__(self, "path", path)
         yes_or_no(self.create_table, f"DeltaSink {path}: create_table")
-        columns = column_names(self.partition_by, f"DeltaSink {path}: partition_by")
+        columns = column_names(self.partition_by, f"DeltaSink {path}: partition_by", in_order=True)
         object.__setattr__(self, "partition_by", columns)
-        if len(set(columns)) < len(columns):
-            raise ConfigurationError(
-                f"DeltaSink {path}: partition_by is {columns!r}; a column is in it twice"
-            )
         options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
         object.__setattr__(self, "storage_options", options)
-        keys = column_names(self.keys, f"DeltaSink {path}: keys")
-        object.__setattr__(self, "keys", keys)
-        if len({key.lower() for key in keys}) < len(keys):
-            raise ConfigurationError(f"DeltaSink {path}: keys is {keys!r}; a column is in it twice")
-        changes.check_settings(self.op, keys, f"DeltaSink {path}", "give keys=")
+        self._check_keys(f"DeltaSink {path}", "give keys=")
         if self.op is not None and self.op in columns:
             raise ConfigurationError(
                 f"DeltaSink {path}: op is {self.op!r}, which is a partition column; give another"
@@ -119,14 +112,13 @@ class DeltaSink(changes.ByKey, TwoPhaseCommitSink[DeltaCommittable]):
                     f"{self.describe()}: the partition column {name!r} is {of[name]}; allowed are "
                     f"{', '.join(types.PARTITION_TYPES)}. CAST it, e.g. CAST(`{name}` AS DATE)"
                 )
+        self._check_key_columns(schema)
         for name in self.keys:
-            require_column(name, schema, "key", "keys", self.describe())
             if not types.is_key(of[name]):
                 raise ConfigurationError(
                     f"{self.describe()}: the key column {name!r} is {of[name]}; allowed are "
                     f"{', '.join(types.KEY_TYPES)}. CAST it, e.g. CAST(`{name}` AS STRING)"
                 )
-        changes.check_schema(self.op, schema, self.describe())
         if len(self.partition_by) == len(changes.target_columns(schema, self.op)):
             raise ConfigurationError(
                 f"{self.describe()}: every column is a partition column; a table needs one more"
@@ -138,9 +130,6 @@ class DeltaSink(changes.ByKey, TwoPhaseCommitSink[DeltaCommittable]):
         """See `TwoPhaseCommitSink`."""
         return [f"delta: {self.path}"]
 
-    def check_transaction_scope(self, context: SinkContext) -> None:
-        """Check nothing: a data file has no time-out, and its name belongs to its attempt alone."""
-
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: the rows of the table's newest version."""
         from seamark.sinks.delta import read_back
@@ -151,7 +140,8 @@ class DeltaSink(changes.ByKey, TwoPhaseCommitSink[DeltaCommittable]):
         """See `InspectedSink`."""
         from seamark.sinks.delta import preflight
 
-        return preflight.inspect(self, context, f"sink `{context.sink_uid}`: {self.describe()}")
+        name = f"sink `{context.sink_uid}`: {self.describe()}"
+        return listed(preflight.look(self, context, name))
 
     def create_writer(self, context: WriterContext) -> DeltaWriter:
         """See `TwoPhaseCommitSink`. Touches nothing before the first row."""
@@ -166,5 +156,4 @@ class DeltaSink(changes.ByKey, TwoPhaseCommitSink[DeltaCommittable]):
 
         return DeltaCommitter(self, context)
 
-    dump = staticmethod(dump_committable)
     load = staticmethod(partial(load_committable, DeltaCommittable))

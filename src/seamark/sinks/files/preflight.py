@@ -14,7 +14,7 @@ from seamark.file_systems.local import LocalDirectory, obstacle
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.sinks.files.pending import Pending
-from seamark.sinks.internal.servers import denied_or, listed, tell
+from seamark.sinks.internal.servers import denied_or, tell
 
 _log = logging.getLogger(__name__)
 _REMEDY = (
@@ -30,13 +30,9 @@ def check(directory: Directory, pending: Pending, context: SinkContext, name: st
         pending.preflight(context.job_id, context.sink_uid)
 
 
-def inspect(directory: Directory, name: str) -> list[Finding]:
-    """Return every finding; writes nothing, so a right to write on a store is not seen."""
-    return listed(findings(directory, name))
-
-
 def findings(directory: Directory, name: str) -> Iterator[Finding]:
-    """The directory is Spark's own. Raises PreflightError if it cannot be listed or written."""
+    """The directory is Spark's own. Raises PreflightError if it cannot be listed, or written; as
+    nothing is written here, a missing right to write on a store is not seen."""
     with _usable(name):
         problem = isinstance(directory, LocalDirectory) and obstacle(Path(directory.uri))
         if problem:

@@ -12,7 +12,7 @@ from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, dead_letters_as_json
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.file_systems import HadoopSettings, open_directory, shared_uri
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
@@ -23,7 +23,16 @@ from seamark.sinks.files.formats import COMPRESSIONS, Format
 from seamark.sinks.files.pending import open_pending
 from seamark.sinks.files.pending_file import VERSION, PendingFile
 from seamark.sinks.files.writer import FileWriter
-from seamark.sinks.internal.columns import check_columns, refused, text_expression, to_json
+from seamark.sinks.internal.columns import (
+    check_columns,
+    column_names,
+    refused,
+    require_column,
+    text_expression,
+    to_json,
+)
+from seamark.sinks.internal.committables import StagingSink
+from seamark.sinks.internal.servers import listed
 
 _PARTITION_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
@@ -33,7 +42,7 @@ _CSV_DEFAULTS = (True, ",", "")
 
 
 @dataclass(frozen=True)
-class FileSink(TwoPhaseCommitSink[PendingFile]):
+class FileSink(StagingSink[PendingFile]):
     """Add files to a directory, each row exactly once.
 
     path: a directory on a file system shared by the driver and all executors: a local path or a
@@ -78,7 +87,8 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         if self.compression is None:
             object.__setattr__(self, "compression", allowed[0])
         one_of(self.compression, allowed, f"{name}: compression of {self.format}")
-        self._check_partition_by()
+        columns = column_names(self.partition_by, f"{name}: partition_by", in_order=True)
+        object.__setattr__(self, "partition_by", columns)
         self._check_csv()
 
     def describe(self) -> str:
@@ -130,9 +140,6 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         """See `TwoPhaseCommitSink`."""
         return [f"files: {self.path}"]
 
-    def check_transaction_scope(self, context: SinkContext) -> None:
-        """Check nothing: a pending file has no time-out here, and its name holds job and sink."""
-
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: every file that readers of the directory see."""
         directory = open_directory(self.path, asked.context.hadoop.under(self.hadoop))
@@ -141,7 +148,8 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
         directory = open_directory(self.path, context.hadoop.under(self.hadoop))
-        return preflight.inspect(directory, f"sink `{context.sink_uid}`: {self.describe()}")
+        name = f"sink `{context.sink_uid}`: {self.describe()}"
+        return listed(preflight.findings(directory, name))
 
     def create_writer(self, context: WriterContext) -> FileWriter:
         """Return a writer of pending files. It touches nothing before the first row."""
@@ -182,14 +190,8 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         return [text_expression(column, ("decimal", "float", "double")) for column in data]
 
     def _partition_column(self, schema: Schema, name: str) -> Column:
-        for column in schema:
-            if column.name == name:
-                break
-        else:
-            raise ConfigurationError(
-                f"{self.describe()}: partition_by names {name!r}, which the DataFrame does not "
-                f"have; its columns are {', '.join(repr(c.name) for c in schema)}"
-            )
+        require_column(name, schema, "partition", "partition_by", self.describe())
+        (column,) = (column for column in schema if column.name == name)
         if column.type.partition("(")[0] not in _PARTITION_TYPES:
             raise ConfigurationError(
                 f"{self.describe()}: partition column {name!r} has type {column.type}; a "
@@ -197,23 +199,6 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
                 f"take its date, to_date(`{name}`), or a string of your own"
             )
         return column
-
-    def _check_partition_by(self) -> None:
-        given = self.partition_by
-        if (
-            isinstance(given, str)
-            or not isinstance(given, Sequence)
-            or not all(isinstance(name, str) and name for name in given)
-        ):
-            raise ConfigurationError(
-                f"FileSink {self.path}: partition_by is {given!r}; give a list of columns, e.g. "
-                "['country', 'day']"
-            )
-        if len({name.lower() for name in given}) < len(given):
-            raise ConfigurationError(
-                f"FileSink {self.path}: partition_by is {list(given)!r}, which names a column twice"
-            )
-        object.__setattr__(self, "partition_by", tuple(given))
 
     def _check_csv(self) -> None:
         yes_or_no(self.header, f"FileSink {self.path}: header")

@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.read_back import DELETE
-from seamark.contracts.sink import OUTPUT_MODES
+from seamark.contracts.sink import OUTPUT_MODES, C
 from seamark.model.errors import ConfigurationError, WriteRefusedError
 from seamark.model.schema import Schema
-from seamark.sinks.internal.columns import require_column
+from seamark.sinks.internal.columns import column_names, require_column
+from seamark.sinks.internal.committables import StagingSink
 
 STAGED_OP = "_seamark_op"
 """The name of the op column in a stage table: the stage itself says whether its rows have an op."""
@@ -27,15 +28,28 @@ OPS = ("insert", "update", DELETE)
 key, if there is one."""
 
 
-class ByKey:
+class ByKey(StagingSink[C]):
     """A sink whose `keys`, if it has any, name the row that a row replaces."""
 
     keys: Sequence[str]
+    op: str | None
 
     @property
     def output_modes(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
         return OUTPUT_MODES if self.keys else OUTPUT_MODES[:1]
+
+    def _check_keys(self, sink: str, how: str) -> None:
+        """Raise ConfigurationError for unfit `keys` or `op`; see `check_settings`."""
+        keys = column_names(self.keys, f"{sink}: keys")
+        object.__setattr__(self, "keys", keys)
+        check_settings(self.op, keys, sink, how)
+
+    def _check_key_columns(self, schema: Schema) -> None:
+        """Raise ConfigurationError unless the DataFrame has the keys, and op as a string."""
+        for key in self.keys:
+            require_column(key, schema, "key", "keys", self.describe())
+        check_schema(self.op, schema, self.describe())
 
 
 def check_settings(op: object, keys: Sequence[str], sink: str, how: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -52,14 +52,19 @@ def check_columns(
             raise refused(sink, column, f"{found[1]}{within}")
 
 
-def column_names(value: object, setting: str) -> tuple[str, ...]:
-    """Return the names listed by a setting; raises ConfigurationError."""
+def column_names(value: object, setting: str, *, in_order: bool = False) -> tuple[str, ...]:
+    """Return the names listed by a setting, each once; raises ConfigurationError. `in_order`: a set
+    will not do."""
     if (
-        not isinstance(value, Collection)
+        not isinstance(value, Sequence if in_order else Collection)
         or isinstance(value, str | bytes)
         or not all(isinstance(name, str) and name for name in value)
     ):
         raise ConfigurationError(f"{setting} is {value!r}; give a list of column names")
+    if len({name.lower() for name in value}) < len(value):
+        raise ConfigurationError(
+            f"{setting} is {value!r}, which names a column twice; give each once"
+        )
     return tuple(value)
 
 

@@ -1,4 +1,4 @@
-"""The common base of most sinks' committables."""
+"""The common bases of most sinks and of their committables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seamark.contracts.attempt_name import AttemptName
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.committables import dump_committable
+from seamark.contracts.sink import C as AnyCommittable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 
 UNKNOWN = -1
 C = TypeVar("C", bound="AttemptCommittable")
@@ -34,3 +36,12 @@ class AttemptCommittable:
     def found(cls: type[C], at: SinkContext, handle: str, name: AttemptName, **others: Any) -> C:
         """Return the committable of an attempt of this job and sink, found by its name."""
         return cls(handle, at.job_id, at.sink_uid, name.generation, name.epoch, **others)
+
+
+class StagingSink(TwoPhaseCommitSink[AnyCommittable]):
+    """A sink of a system that ends no open transaction by itself."""
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Check nothing: what is staged has no time-out, and its name holds job and sink."""
+
+    dump = staticmethod(dump_committable)

@@ -1,7 +1,7 @@
 """Checks the real server before any row is written.
 
 `ask_…` collect the facts and change nothing, the rules (`…_findings`) are pure. `check` raises the
-first error of a start, and makes what the job needs; `inspect` lists every finding.
+first error of a start, and makes what the job needs; `look` yields every finding.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.model.schema import Schema
 from seamark.sinks.internal.changes import target_columns
-from seamark.sinks.internal.servers import listed, tell
+from seamark.sinks.internal.servers import tell
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, table
 from seamark.sinks.mysql.committable import owner_of, stage_prefix
@@ -78,23 +78,19 @@ def check(sink: MySQLSink, context: SinkContext, name: str) -> None:
             _try_stage(connection, sink, context)
 
 
-def inspect(sink: MySQLSink, context: SinkContext, name: str) -> list[Finding]:
-    """Return every finding; changes nothing."""
+def look(sink: MySQLSink, context: SinkContext, name: str) -> Iterator[Finding]:
+    """Yield every finding; changes nothing. Raises PreflightError without an answer."""
     schema = target_columns(context.schema, sink.op)
-
-    def look() -> Iterator[Finding]:
-        with _connected(sink, name) as connection:
-            facts = ask_server(connection, sink)
-            yield from server_findings(sink, name, facts)
-            found = ask_table(connection, sink, sink.table)
-            if not found.engine and sink.create_table:
-                return
-            of_table = list(table_findings(sink, schema, name, facts, found))
-            yield from of_table
-            if not errors(of_table):
-                _try_insert(connection, sink, schema)
-
-    return listed(look())
+    with _connected(sink, name) as connection:
+        facts = ask_server(connection, sink)
+        yield from server_findings(sink, name, facts)
+        found = ask_table(connection, sink, sink.table)
+        if not found.engine and sink.create_table:
+            return
+        of_table = list(table_findings(sink, schema, name, facts, found))
+        yield from of_table
+        if not errors(of_table):
+            _try_insert(connection, sink, schema)
 
 
 @contextlib.contextmanager

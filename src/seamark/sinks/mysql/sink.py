@@ -7,22 +7,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from seamark.api.checks import one_of, yes_or_no
-from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.committables import load_committable
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
-from seamark.model.durations import Duration, seconds
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema
-from seamark.sinks.internal import changes
-from seamark.sinks.internal.columns import (
-    check_columns,
-    column_names,
-    require_column,
-    text_expression,
-)
-from seamark.sinks.internal.servers import shown
+from seamark.sinks.internal.columns import check_columns, text_expression
+from seamark.sinks.internal.servers import listed, shown
+from seamark.sinks.internal.sql_sink import SqlSink
 from seamark.sinks.mysql.committable import STAGE_PREFIX, MySQLCommittable
 from seamark.sinks.mysql.connection import Address, parse_url
 from seamark.sinks.mysql.ledger import TABLE as LEDGER
@@ -35,7 +28,7 @@ _MODES = ("xa", "staged", "upsert")
 
 
 @dataclass(frozen=True, repr=False)
-class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
+class MySQLSink(SqlSink[MySQLCommittable]):
     """Write rows to a table of a MySQL or MariaDB database, exactly once.
 
     url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in
@@ -75,14 +68,7 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
     Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[mysql]'``.
     """
 
-    url: str
-    table: str
     mode: Literal["xa", "staged", "upsert"] = "xa"
-    keys: Sequence[str] = ()
-    op: str | None = None
-    create_table: bool = False
-    spool: bool = False
-    timeout: Duration = "20s"
 
     def __post_init__(self) -> None:
         table = self.table
@@ -90,30 +76,15 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
             raise ConfigurationError(
                 f"MySQLSink: table is {table!r}; give the name of a table, at most 64 characters"
             )
-        name = f"MySQLSink {table!r}"
         if table.lower() == LEDGER or table.lower().startswith(STAGE_PREFIX):
-            raise ConfigurationError(f"{name}: this table is Seamark's own; choose another")
+            raise ConfigurationError(f"{self._name}: this table is Seamark's own; choose another")
         _ = self.address
-        one_of(self.mode, _MODES, f"{name}: mode")
-        yes_or_no(self.create_table, f"{name}: create_table")
-        keys = column_names(self.keys, f"{name}: keys")
-        object.__setattr__(self, "keys", keys)
-        if len({key.lower() for key in keys}) < len(keys):
-            raise ConfigurationError(f"{name}: keys is {keys!r}; a column is in it twice")
-        if (self.mode == "upsert") != bool(keys):
-            raise ConfigurationError(
-                f"{name}: mode is {self.mode!r} and keys is {keys!r}; mode='upsert' needs the "
-                "columns of the table's key in keys=, the other modes take none"
-            )
-        changes.check_settings(self.op, keys, name, "give mode='upsert' and keys=")
-        yes_or_no(self.spool, f"{name}: spool")
+        self._check_settings(_MODES)
 
     @property
     def address(self) -> Address:
         """The server's address, and the user to connect as."""
-        name = f"MySQLSink {self.table!r}"
-        timeout_s = seconds(self.timeout, f"{name}: timeout", least_s=0.1)
-        return replace(parse_url(self.url, name), timeout_s=timeout_s)
+        return replace(parse_url(self.url, self._name), timeout_s=self._timeout_s)
 
     def __repr__(self) -> str:
         at = self.address
@@ -132,9 +103,7 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
             self.describe(),
             lambda n: not 1 <= len(n) <= 64 or n.endswith(" ") or max(n) > "\uffff",
         )
-        for key in self.keys:
-            require_column(key, schema, "key", "keys", self.describe())
-        changes.check_schema(self.op, schema, self.describe())
+        self._check_key_columns(schema)
         return [text_expression(column, ()) for column in schema]
 
     @property
@@ -147,11 +116,8 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
         """See `InspectedSink`."""
         from seamark.sinks.mysql import preflight
 
-        return preflight.inspect(self, context, f"sink `{context.sink_uid}`: {self.describe()}")
-
-    def check_transaction_scope(self, context: SinkContext) -> None:
-        """Nothing to check: prepared transactions and stage tables have no time-out, and their
-        names hold job and sink."""
+        name = f"sink `{context.sink_uid}`: {self.describe()}"
+        return listed(preflight.look(self, context, name))
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: a table does not tell who has inserted a row."""
@@ -172,5 +138,4 @@ class MySQLSink(changes.ByKey, TwoPhaseCommitSink[MySQLCommittable]):
 
         return MySQLCommitter(self, context)
 
-    dump = staticmethod(dump_committable)
     load = staticmethod(partial(load_committable, MySQLCommittable))

@@ -1,7 +1,7 @@
 """Checks the server when a job starts, before any row is written.
 
 `ask_…` collect the facts and change nothing, the rules (`…_findings`) are pure. `check` raises the
-first error; `inspect` lists every finding.
+first error; `look` yields every finding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.sinks.internal.changes import target_columns
-from seamark.sinks.internal.servers import listed, tell
+from seamark.sinks.internal.servers import tell
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, driver, quoted, within
@@ -75,19 +75,16 @@ def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
         connection.execute("COMMIT")
 
 
-def inspect(sink: PostgresSink, context: SinkContext, name: str) -> list[Finding]:
-    """Return every finding, in a transaction that is only read."""
-
-    def look() -> Iterator[Finding]:
-        with _connected(sink, name) as connection:
-            yield from server_findings(sink, context, name, ask_server(connection))
-            connection.execute("BEGIN READ ONLY")
-            facts = ask_table(connection, sink, context, name)
-            connection.execute("ROLLBACK")
-        if facts.table is not None or not sink.create_table:
-            yield from table_findings(sink, name, facts)
-
-    return listed(look())
+def look(sink: PostgresSink, context: SinkContext, name: str) -> Iterator[Finding]:
+    """Yield every finding, in a transaction that is only read. Raises PreflightError without an
+    answer."""
+    with _connected(sink, name) as connection:
+        yield from server_findings(sink, context, name, ask_server(connection))
+        connection.execute("BEGIN READ ONLY")
+        facts = ask_table(connection, sink, context, name)
+        connection.execute("ROLLBACK")
+    if facts.table is not None or not sink.create_table:
+        yield from table_findings(sink, name, facts)
 
 
 @contextlib.contextmanager

@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.committables import load_committable
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
-from seamark.model.durations import Duration, seconds
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.internal import changes
-from seamark.sinks.internal.columns import check_columns, column_names, to_json
-from seamark.sinks.internal.servers import shown
+from seamark.sinks.internal.columns import check_columns, to_json
+from seamark.sinks.internal.servers import listed, shown
+from seamark.sinks.internal.sql_sink import SqlSink
 from seamark.sinks.postgres import connection, preflight, read_back, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
@@ -37,7 +35,7 @@ def _cannot_name(name: str) -> bool:
 
 
 @dataclass(frozen=True, repr=False)
-class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
+class PostgresSink(SqlSink[PostgresCommittable]):
     """Write rows into a PostgreSQL table, exactly once, by two-phase commit.
 
     url: ``postgresql://user:password@host:5432/database``, with any of libpq's options, e.g.
@@ -73,14 +71,7 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[postgres]'``.
     """
 
-    url: str
-    table: str
     mode: Literal["prepared", "staged", "upsert"] = "prepared"
-    keys: Sequence[str] = ()
-    op: str | None = None
-    create_table: bool = False
-    spool: bool = False
-    timeout: Duration = "20s"
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str):
@@ -95,24 +86,7 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
             raise ConfigurationError(
                 f"PostgresSink: table is {self.table!r}, a name of Seamark's own: choose another"
             )
-        if self.mode not in MODES:
-            raise ConfigurationError(
-                f"PostgresSink {self.table!r}: mode is {self.mode!r}; "
-                f"give {' or '.join(map(repr, MODES))}"
-            )
-        keys = column_names(self.keys, f"PostgresSink {self.table!r}: keys")
-        object.__setattr__(self, "keys", keys)
-        yes_or_no(self.create_table, f"PostgresSink {self.table!r}: create_table")
-        yes_or_no(self.spool, f"PostgresSink {self.table!r}: spool")
-        if bool(self.keys) != (self.mode == "upsert") or len(set(self.keys)) < len(self.keys):
-            raise ConfigurationError(
-                f"PostgresSink {self.table!r}: keys is {list(self.keys)!r} and mode is "
-                f"{self.mode!r}; mode='upsert' needs the key columns, once each, and no other mode "
-                "takes any"
-            )
-        changes.check_settings(
-            self.op, keys, f"PostgresSink {self.table!r}", "give mode='upsert' and keys="
-        )
+        self._check_settings(MODES)
 
     def __repr__(self) -> str:
         return shown(self, url=self.server.shown)
@@ -120,8 +94,7 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
     @property
     def server(self) -> Server:
         """The server to connect to."""
-        timeout_s = seconds(self.timeout, f"PostgresSink {self.table!r}: timeout", least_s=0.1)
-        return Server(self.url, timeout_s)
+        return Server(self.url, self._timeout_s)
 
     @property
     def sql_name(self) -> str:
@@ -138,13 +111,7 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
         Raises ConfigurationError for types that no column can hold, and for missing keys.
         """
         check_columns(schema, self.describe(), _cannot_name)
-        changes.check_schema(self.op, schema, self.describe())
-        names = [column.name for column in schema]
-        if missing := [key for key in self.keys if key not in names]:
-            raise ConfigurationError(
-                f"{self.describe()}: key {missing[0]!r} is no column of the DataFrame (it has "
-                f"{', '.join(names)}); change keys, or select it"
-            )
+        self._check_key_columns(schema)
         return [
             f"{to_json(quoted(column.name))} AS {quoted(column.name)}"
             if types.kind(column.type) == "json"
@@ -161,10 +128,8 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
 
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
-        return preflight.inspect(self, context, f"sink {context.sink_uid!r}: {self.describe()}")
-
-    def check_transaction_scope(self, context: SinkContext) -> None:
-        """Nothing to check: neither a prepared transaction nor a stage has a time-out."""
+        name = f"sink {context.sink_uid!r}: {self.describe()}"
+        return listed(preflight.look(self, context, name))
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: a row's `xmin` tells the transaction that inserted it."""
@@ -182,5 +147,4 @@ class PostgresSink(changes.ByKey, TwoPhaseCommitSink[PostgresCommittable]):
         """Return the committer; it connects when first needed."""
         return PostgresCommitter(self, context)
 
-    dump = staticmethod(dump_committable)
     load = staticmethod(partial(load_committable, PostgresCommittable))

@@ -1,5 +1,5 @@
 """Checks of the real server, made before anything is written: `ask` collects the facts, the rules
-are pure. `check` raises the first error when a job starts; `inspect` lists every finding."""
+are pure. `check` raises the first error when a job starts; `look` yields every finding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity
-from seamark.sinks.internal.servers import listed, tell
+from seamark.sinks.internal.servers import tell
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys
 from seamark.sinks.redis.server import Link
@@ -32,14 +32,10 @@ def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
         link.call("EVAL", scripts.FENCE, 1, keys.named("guard"), context.generation)
 
 
-def inspect(sink: RedisSink, name: str) -> list[Finding]:
-    """Return every finding; changes nothing."""
-
-    def look() -> Iterator[Finding]:
-        with _connected(sink, name) as link:
-            yield from findings(sink, name, ask(link))
-
-    return listed(look())
+def look(sink: RedisSink, name: str) -> Iterator[Finding]:
+    """Yield every finding; changes nothing. Raises PreflightError without an answer."""
+    with _connected(sink, name) as link:
+        yield from findings(sink, name, ask(link))
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from seamark.api.checks import one_of
-from seamark.contracts.committables import dump_committable, load_committable
-from seamark.contracts.sink import OUTPUT_MODES, SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.committables import load_committable
+from seamark.contracts.sink import OUTPUT_MODES, SinkContext, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
@@ -17,7 +17,8 @@ from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, require_column, text_expression
-from seamark.sinks.internal.servers import shown
+from seamark.sinks.internal.committables import StagingSink
+from seamark.sinks.internal.servers import listed, shown
 from seamark.sinks.redis.committable import PREFIX, RedisCommittable
 from seamark.sinks.redis.server import Address, parse_url
 
@@ -31,7 +32,7 @@ _AS_STRING = (
 
 
 @dataclass(frozen=True, repr=False)
-class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
+class RedisSink(StagingSink[RedisCommittable]):
     """Write rows to a Redis server by key, exactly once: a key ends up with its newest row.
 
     url: ``redis://user:password@host:port/database``, or ``rediss://`` for TLS, with characters
@@ -158,10 +159,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         """See `InspectedSink`."""
         from seamark.sinks.redis import preflight
 
-        return preflight.inspect(self, f"sink `{context.sink_uid}`: {self.describe()}")
-
-    def check_transaction_scope(self, context: SinkContext) -> None:
-        """Check nothing: a stage has no time-out."""
+        return listed(preflight.look(self, f"sink `{context.sink_uid}`: {self.describe()}"))
 
     def create_writer(self, context: WriterContext) -> RedisWriter:
         """See `TwoPhaseCommitSink`. Connects at the first row."""
@@ -181,5 +179,4 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
 
         return RedisCommitter(self, context)
 
-    dump = staticmethod(dump_committable)
     load = staticmethod(partial(load_committable, RedisCommittable))

@@ -12,7 +12,7 @@ from seamark.contracts.sink import SinkContext
 from seamark.file_systems.local import make_directory, obstacle
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode
-from seamark.sinks.internal.servers import listed, tell
+from seamark.sinks.internal.servers import tell
 from seamark.sinks.internal.staged_files import staging_directory
 from seamark.sinks.sqlite import database
 from seamark.sinks.sqlite.database import Target
@@ -26,11 +26,6 @@ def check(target: Target, root: Path, context: SinkContext, name: str) -> None:
     with _usable(target, name):
         database.prepare(target.path)
         make_directory(staging_directory(root, context))
-
-
-def inspect(target: Target, context: SinkContext, name: str) -> list[Finding]:
-    """Return every finding; changes nothing."""
-    return listed(findings(target, context, name))
 
 
 def findings(target: Target, context: SinkContext, name: str) -> Iterator[Finding]:

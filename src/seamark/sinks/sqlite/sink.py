@@ -7,20 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.committables import load_committable
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.file_systems.local import local_path
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.columns import (
-    check_columns,
-    column_names,
-    require_column,
-    text_expression,
-)
+from seamark.sinks.internal.columns import check_columns, text_expression
+from seamark.sinks.internal.servers import listed
 from seamark.sinks.internal.staged_files import StagedFile
 from seamark.sinks.sqlite import preflight, read_back
 from seamark.sinks.sqlite.committer import SQLiteCommitter
@@ -29,7 +25,7 @@ from seamark.sinks.sqlite.writer import SelectiveSQLiteWriter, SQLiteWriter
 
 
 @dataclass(frozen=True)
-class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
+class SQLiteSink(changes.ByKey[StagedFile]):
     """Write rows to a table of a SQLite database, exactly once.
 
     path: the database file, on a local file system shared by the driver and all executors. Created
@@ -82,12 +78,7 @@ class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
                 f"SQLiteSink {path}: table is {table!r}; names that begin with 'sqlite_' belong "
                 "to SQLite and '_seamark' to Seamark: choose another"
             )
-        name = f"SQLiteSink {path}, table {table!r}"
-        keys = column_names(self.keys, f"{name}: keys")
-        object.__setattr__(self, "keys", keys)
-        if len({key.lower() for key in keys}) < len(keys):
-            raise ConfigurationError(f"{name}: keys is {keys!r}; a column is in it twice")
-        changes.check_settings(self.op, keys, name, "give keys=")
+        self._check_keys(f"SQLiteSink {path}, table {table!r}", "give keys=")
 
     @property
     def staging_root(self) -> Path:
@@ -109,9 +100,7 @@ class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
         Raises ConfigurationError for intervals, variants and the like, and for duplicate names.
         """
         check_columns(schema, self.describe())
-        for key in self.keys:
-            require_column(key, schema, "key", "keys", self.describe())
-        changes.check_schema(self.op, schema, self.describe())
+        self._check_key_columns(schema)
         # Spark writes a decimal in plain digits where Arrow would write 1E-7.
         return [text_expression(column, ("decimal",)) for column in schema]
 
@@ -120,9 +109,6 @@ class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
         """See `TwoPhaseCommitSink`."""
         return [f"sqlite: table {self.table.lower()} in {self.path}"]  # SQLite knows no case
 
-    def check_transaction_scope(self, context: SinkContext) -> None:
-        """Check nothing: a staged file has no time-out, and its name holds job and sink."""
-
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: a table does not tell who has inserted a row."""
         yield from read_back.read(self._target, asked)
@@ -130,7 +116,7 @@ class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
         name = f"sink `{context.sink_uid}`: {self.describe()}"
-        return preflight.inspect(self._target, context, name)
+        return listed(preflight.findings(self._target, context, name))
 
     def create_writer(self, context: WriterContext) -> SQLiteWriter:
         """Return a writer that stages one Arrow file. It touches nothing before the first row."""
@@ -144,5 +130,4 @@ class SQLiteSink(changes.ByKey, TwoPhaseCommitSink[StagedFile]):
         """Return the committer. It opens the database anew in each call."""
         return SQLiteCommitter(self._target, self.staging_root, context)
 
-    dump = staticmethod(dump_committable)
     load = staticmethod(partial(load_committable, StagedFile))

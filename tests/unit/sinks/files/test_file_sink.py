@@ -62,8 +62,8 @@ def duckdb_rows(pattern: str, columns: str = "*") -> list[tuple[object, ...]]:
         ({"format": "orc"}, "format is 'orc'; allowed are 'parquet', 'json', 'csv'"),
         ({"format": "csv", "compression": "snappy"}, "compression of csv is 'snappy'; allowed are"),
         ({"compression": "brotli"}, "compression of parquet is 'brotli'; allowed are 'snappy'"),
-        ({"partition_by": "day"}, r"partition_by is 'day'; give a list of columns"),
-        ({"partition_by": [1]}, "give a list of columns"),
+        ({"partition_by": "day"}, r"partition_by is 'day'; give a list of column names"),
+        ({"partition_by": [1]}, "give a list of column names"),
         ({"partition_by": ["day", "Day"]}, "names a column twice"),
         ({"header": False}, "settings of the format 'csv'; the format here is 'parquet'"),
         ({"format": "json", "null_value": "x"}, "settings of the format 'csv'"),
@@ -91,8 +91,12 @@ SCHEMA = (
 @pytest.mark.parametrize(
     ("options", "schema", "says"),
     [
-        ({"partition_by": ["land"]}, SCHEMA, "names 'land', which .* columns are 'id', 'country'"),
-        ({"partition_by": ["Country"]}, SCHEMA, "names 'Country', which the DataFrame does not"),
+        (
+            {"partition_by": ["land"]},
+            SCHEMA,
+            "partition column 'land' is not in .* which has id, country",
+        ),
+        ({"partition_by": ["Country"]}, SCHEMA, "partition column 'Country' is not in"),
         ({"partition_by": ["day", "id"]}, SCHEMA[::2][:1] + SCHEMA[2:3], "takes every column"),
         ({"partition_by": ["at"]}, SCHEMA, "column 'at' has type timestamp; .*to_date"),
         ({"partition_by": ["tags"]}, SCHEMA, "column 'tags' has type array<string>"),
@@ -130,7 +134,9 @@ def test_dead_letters_have_the_columns_of_the_format(tmp_path: Path) -> None:
     lines = FileSink(tmp_path / "b", "json", partition_by=["sink"])
     path = publish(lines, lines.from_dead_letters(letters))
     assert path.read_text() == '{"epoch": 7, "reason": "too big", "row": {"n": 1.0}}\n'
-    with pytest.raises(ConfigurationError, match="names 'day', which the DataFrame does not have"):
+    with pytest.raises(
+        ConfigurationError, match="the partition column 'day' is not in the DataFrame"
+    ):
         FileSink("/x", partition_by=["day"]).from_dead_letters(letters)
     with pytest.raises(ConfigurationError, match="names 'row_json', the refused row itself"):
         FileSink("/x", "json", partition_by=["row_json"]).from_dead_letters(letters)

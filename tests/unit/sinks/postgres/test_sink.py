@@ -26,10 +26,10 @@ URL = "postgresql://app:secret@db:5432/shop"
         ({"table": "a.b.c"}, "'schema.name'"),
         ({"table": ""}, "'schema.name'"),
         ({"table": "s._seamark_ledger"}, "Seamark's own"),
-        ({"mode": "magic"}, "'prepared' or 'staged' or 'upsert'"),
+        ({"mode": "magic"}, "'prepared', 'staged', 'upsert'"),
         ({"mode": "upsert"}, "needs the key columns"),
         ({"keys": ["id"]}, "no other mode"),
-        ({"mode": "upsert", "keys": ["id", "id"]}, "once each"),
+        ({"mode": "upsert", "keys": ["id", "id"]}, "a column twice"),
         ({"mode": "upsert", "keys": "id"}, "a list of column names"),
     ],
 )
@@ -62,7 +62,7 @@ def test_the_expressions_and_what_no_column_holds() -> None:
     with pytest.raises(ConfigurationError, match="interval"):
         sink.select_expressions((Column("d", "interval day"),))
     keyed = sm.PostgresSink(URL, "orders", "upsert", keys=["id"])
-    with pytest.raises(ConfigurationError, match=r"key 'id' is no column .*it has c0"):
+    with pytest.raises(ConfigurationError, match=r"key column 'id' is not in .*which has c0"):
         keyed.select_expressions(schema[:1])
 
 
