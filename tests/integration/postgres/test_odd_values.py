@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from seamark.model.schema import Schema
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.postgres import PostgresSink
-from seamark.sinks.postgres.connection import quoted
 from seamark.verify.conformance import ValuesConformance, ValuesUnderTest
 from tests.integration.postgres.sink_kit import fresh_schema
 from tests.servers.postgres import PostgresServer

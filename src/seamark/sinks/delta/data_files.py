@@ -10,16 +10,16 @@ import datetime
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from seamark.file_systems import Directory, NewFile
 from seamark.sinks.delta import store
 from seamark.sinks.delta.committable import DataFile
+from seamark.sinks.internal.parquet import ParquetEncoder
 from seamark.sinks.internal.partitions import NULL_NAME, Values, split
 
 ROW_GROUP_BYTES = 64 << 20
@@ -31,15 +31,7 @@ small for an efficient row group."""
 class _Open:
     path: str
     file: NewFile
-    writer: Any
-    metadata: list[Any]
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-
-    def flush(self) -> None:
-        if self.batches:
-            table = pa.Table.from_batches(self.batches)
-            self.writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        self.batches = []
+    encoder: ParquetEncoder
 
 
 class DataFiles:
@@ -61,7 +53,6 @@ class DataFiles:
         self._name = name
         self._announce = announce
         self._open: dict[Values, _Open] = {}
-        self._bytes = 0
 
     @property
     def paths(self) -> list[str]:
@@ -77,21 +68,19 @@ class DataFiles:
             self._announce(list(paths.values()))
             schema = parts[0][1].schema
             for values, path in paths.items():
-                self._open[values] = self._create(path, schema)
+                created = self._files.create(path)
+                self._open[values] = _Open(path, created, ParquetEncoder(created, schema))
         for values, part in parts:
-            copy = pa.ipc.read_record_batch(part.serialize(), part.schema)
-            self._open[values].batches.append(copy)
-            self._bytes += copy.nbytes
-        if self._bytes >= ROW_GROUP_BYTES:
-            for file in self._open.values():
-                file.flush()
-            self._bytes = 0
+            self._open[values].encoder.write(part)
+        encoders = [file.encoder for file in self._open.values()]
+        if sum(encoder.buffered_bytes for encoder in encoders) >= ROW_GROUP_BYTES:
+            for encoder in encoders:
+                encoder.flush()
 
     def close(self) -> list[DataFile]:
         """Write the remaining rows, make every file durable and return the files."""
         for file in self._open.values():
-            file.flush()
-            file.writer.close()
+            file.encoder.close()
             file.file.close()
         now_ms = int(time.time() * 1000)
         return [
@@ -99,7 +88,7 @@ class DataFiles:
                 path=file.path,
                 size_bytes=size or 0,
                 partition_values=dict(zip(self._partition_by, values, strict=True)),
-                statistics=statistics(file.metadata[0]),
+                statistics=statistics(file.encoder.metadata),
                 modified_ms=now_ms,
             )
             for (values, file), size in zip(
@@ -111,15 +100,8 @@ class DataFiles:
         """Give up and remove every file, as far as possible. Never raises."""
         for file in self._open.values():
             with contextlib.suppress(Exception):
-                file.writer.close()
+                file.encoder.close()
             file.file.discard()
-
-    def _create(self, path: str, schema: pa.Schema) -> _Open:
-        file = self._files.create(path)
-        metadata: list[Any] = []
-        # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
-        writer = pq.ParquetWriter(file, schema, store_schema=False, metadata_collector=metadata)
-        return _Open(path, file, writer, metadata)
 
     def _path(self, values: Values, number: int) -> str:
         directories = [

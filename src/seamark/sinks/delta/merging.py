@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from seamark.contracts.read_back import DELETE
 from seamark.file_systems import Directory
 from seamark.sinks.internal.changes import STAGED_OP
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.committable import DataFile
@@ -48,17 +49,17 @@ def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: 
     keys, op = staged[0].keys, staged[0].op
     rows = reduced(pa.concat_tables(_read(files, file.path) for file in staged), keys, op)
     given = [name for name in rows.column_names if name != STAGED_OP]
-    values = {_quoted(name): f"s.{_quoted(name)}" for name in given}
-    changed = {_quoted(name): values[_quoted(name)] for name in given if name not in keys}
+    values = {quoted(name): f"s.{quoted(name)}" for name in given}
+    changed = {quoted(name): values[quoted(name)] for name in given if name not in keys}
     others = [field.name for field in table.schema().fields if field.name not in given]
-    by = " AND ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in keys)
+    by = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
     merger = table.merge(
         rows, by, source_alias="s", target_alias="t", commit_properties=properties,
         # False: files of the table are skipped by the keys' bounds, and a decimal's are doubles.
         streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys),
     ).when_matched_delete(f"s.{STAGED_OP} = '{DELETE}'")  # fmt: skip
     if others:
-        anew = {**changed, **{_quoted(name): "NULL" for name in others}}
+        anew = {**changed, **{quoted(name): "NULL" for name in others}}
         merger = merger.when_matched_update(anew, f"s.{STAGED_OP} = '{NEW}'")
     if changed:
         merger = merger.when_matched_update(changed, f"s.{STAGED_OP} <> '{DELETE}'")
@@ -68,7 +69,3 @@ def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: 
 def _read(files: Directory, path: str) -> pa.Table:
     with files.open(path) as file:
         return pq.ParquetFile(pa.BufferReader(file.read())).read()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

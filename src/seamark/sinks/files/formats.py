@@ -9,11 +9,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 
 from seamark.sinks.internal.columns import datetimes_as_text
-
-ROW_GROUP_BYTES = 64 << 20
+from seamark.sinks.internal.parquet import ParquetEncoder
 
 COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "parquet": ("snappy", "zstd", "gzip", "lz4", "none"),
@@ -69,38 +67,6 @@ class Format:
             return ParquetEncoder(file, schema, self.compression)
         text = JsonText() if self.name == "json" else CsvText(self)
         return TextEncoder(file, text, packed=self.compression == "gzip")
-
-
-class ParquetEncoder:
-    """Gathers batches up to `ROW_GROUP_BYTES`: Spark's batches are too small for row groups."""
-
-    def __init__(self, file: Any, schema: pa.Schema, compression: str = "snappy") -> None:
-        self._schema = schema
-        # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
-        self._writer = pa.parquet.ParquetWriter(
-            file, schema, store_schema=False, compression=compression
-        )
-        self._batches: list[pa.RecordBatch] = []
-        self.buffered_bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Copy the batch; write a row group once enough rows are gathered."""
-        self._batches.append(pa.ipc.read_record_batch(batch.serialize(), self._schema))
-        self.buffered_bytes += batch.nbytes
-        if self.buffered_bytes >= ROW_GROUP_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the gathered rows as a row group."""
-        if self._batches:
-            table = pa.Table.from_batches(self._batches, self._schema)
-            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-        self._batches, self.buffered_bytes = [], 0
-
-    def close(self) -> None:
-        """Write the last row group and the footer."""
-        self.flush()
-        self._writer.close()
 
 
 class TextEncoder:

@@ -78,6 +78,11 @@ def require_column(name: str | None, schema: Schema, what: str, setting: str, si
         )
 
 
+def in_double_quotes(*names: str) -> str:
+    """Return an identifier, plain or qualified, as standard SQL."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
 def refused(sink: str, column: Column, found: str) -> ConfigurationError:
     """Return the error for a column whose type the sink cannot store."""
     return ConfigurationError(

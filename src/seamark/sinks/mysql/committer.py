@@ -85,7 +85,7 @@ class MySQLCommitter(ConnectedCommitter):
         database = self._address.database
         with self._closed_by_errors():
             since = stage.created(self._connected(), database, self._owner)
-        return [OpenFacts(since.get(one.handle)) for one in committables]
+        return [OpenFacts(since.get(one.name)) for one in committables]
 
     def _commit_xa(self, committable: MySQLCommittable) -> CommitOutcome:
         ended = self._end_xa("COMMIT", committable)
@@ -176,7 +176,7 @@ class MySQLCommitter(ConnectedCommitter):
         ]
         ended = ledger.ended(connection, database, self._owner)
         over: list[MySQLCommittable] = []
-        for name in stage.names(connection, database, self._owner):
+        for name in stage.created(connection, database, self._owner):
             committable = MySQLCommittable(str(name), "stage", database)
             (over if name.branch in ended else found).append(committable)
         self._drop(over)

@@ -67,29 +67,22 @@ def drop(connection: Any, database: str, name: TransactionName) -> None:
     server.execute(connection, f"DROP TABLE IF EXISTS {sql_name(database, name)}")
 
 
-def names(connection: Any, database: str, owner: str) -> list[TransactionName]:
-    """Return the owner's transactions with a stage table, full or not."""
-    prefix = stage_prefix(owner)
-    found = server.rows(
-        connection,
-        "SELECT table_comment FROM information_schema.tables "
-        "WHERE table_schema = %s AND LEFT(table_name, %s) = %s",
-        (database, len(prefix), prefix),
-    )
-    parsed = [parse(str(comment)) for (comment,) in found]
-    return [name for name in parsed if name is not None and name.owner == owner]
-
-
-def created(connection: Any, database: str, owner: str) -> dict[str, float]:
-    """Return when each of the owner's stages was made, by its comment, in seconds since 1970."""
+def created(connection: Any, database: str, owner: str) -> dict[TransactionName, float | None]:
+    """Return the owner's transactions with a stage table, full or not, and when each was made, in
+    seconds since 1970; None if the server does not tell."""
     prefix = stage_prefix(owner)
     found = server.rows(
         connection,
         "SELECT table_comment, unix_timestamp(create_time) FROM information_schema.tables "
-        "WHERE table_schema = %s AND LEFT(table_name, %s) = %s AND create_time IS NOT NULL",
+        "WHERE table_schema = %s AND LEFT(table_name, %s) = %s",
         (database, len(prefix), prefix),
     )
-    return {str(comment): float(seconds) for comment, seconds in found}
+    parsed = [(parse(str(comment)), seconds) for comment, seconds in found]
+    return {
+        name: None if seconds is None else float(seconds)
+        for name, seconds in parsed
+        if name is not None and name.owner == owner
+    }
 
 
 def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:

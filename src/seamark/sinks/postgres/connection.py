@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 10
@@ -145,8 +146,3 @@ def name_parts(table: str) -> list[str]:
 def plain_name(parts: Sequence[str]) -> str:
     """Return the text of which `name_parts` makes `parts`, with quotation marks where needed."""
     return ".".join(name if re.fullmatch(r"\w+", name) else quoted(name) for name in parts)
-
-
-def quoted(*names: str) -> str:
-    """Return an identifier, plain or qualified, as SQL."""
-    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from seamark.contracts.sink import SinkContext
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.postgres.committable import PostgresCommittable
-from seamark.sinks.postgres.connection import quoted
 
 NAME = "_seamark_ledger"
 

@@ -16,10 +16,11 @@ from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.sinks.internal.changes import target_columns
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.servers import tell
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres import table as tables
-from seamark.sinks.postgres.connection import BEGIN, driver, quoted, within
+from seamark.sinks.postgres.connection import BEGIN, driver, within
 from seamark.sinks.postgres.table import Table
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ class ServerFacts:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it;
-    `lacks` lists this user's missing privileges."""
+    """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it, "" if
+    they do; `lacks` lists this user's missing privileges."""
 
     user: str
     table: Table | None = None
-    misfit: Finding | None = None
+    misfit: str = ""
     lacks: tuple[str, ...] = ()
     may_create: bool = True
 
@@ -63,11 +64,11 @@ def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
     with _connected(sink, name) as connection:
         tell(server_findings(sink, context, name, ask_server(connection)), _log)
         connection.execute(BEGIN)
-        facts = ask_table(connection, sink, context, name)
+        facts = ask_table(connection, sink, context)
         if facts.table is None and sink.create_table and context.schema:
             schema = target_columns(context.schema, sink.op)
             tables.create(connection, sink.sql_name, schema, sink.keys)
-            facts = ask_table(connection, sink, context, name)
+            facts = ask_table(connection, sink, context)
         tell(table_findings(sink, name, facts), _log)
         assert facts.table is not None  # else it was a finding
         if sink.mode != "prepared":
@@ -81,7 +82,7 @@ def look(sink: PostgresSink, context: SinkContext, name: str) -> Iterator[Findin
     with _connected(sink, name) as connection:
         yield from server_findings(sink, context, name, ask_server(connection))
         connection.execute("BEGIN READ ONLY")
-        facts = ask_table(connection, sink, context, name)
+        facts = ask_table(connection, sink, context)
         connection.execute("ROLLBACK")
     if facts.table is not None or not sink.create_table:
         yield from table_findings(sink, name, facts)
@@ -131,17 +132,11 @@ def ask_server(connection: Any) -> ServerFacts:
     return ServerFacts(connection.info.server_version // 10_000, standby, prepared, off)
 
 
-def ask_table(connection: Any, sink: PostgresSink, context: SinkContext, name: str) -> TableFacts:
+def ask_table(connection: Any, sink: PostgresSink, context: SinkContext) -> TableFacts:
     """Describe the target, and what this user may do with it."""
     user, table = connection.info.user, tables.describe(connection, sink.sql_name)
     if table is None:
         return TableFacts(user)
-    misfit = None
-    try:
-        schema = target_columns(context.schema, sink.op)
-        tables.check(connection, table, schema, sink.keys, name)
-    except PreflightError as error:
-        misfit = error.finding
 
     def may(function: str, what: str, privilege: str) -> bool:
         sql = f"SELECT {function}(%s, %s)"
@@ -150,7 +145,7 @@ def ask_table(connection: Any, sink: PostgresSink, context: SinkContext, name: s
     return TableFacts(
         user,
         table,
-        misfit,
+        tables.misfit(connection, table, target_columns(context.schema, sink.op), sink.keys),
         tuple(p for p in _needed(sink) if not may("has_table_privilege", table.sql, p)),
         may("has_schema_privilege", table.schema, "CREATE"),
     )
@@ -210,8 +205,8 @@ def table_findings(sink: PostgresSink, name: str, facts: TableFacts) -> Iterator
             "make it, or give PostgresSink create_table=True",
         )
         return
-    if facts.misfit is not None:
-        yield facts.misfit
+    if facts.misfit:
+        yield Finding(FindingCode.SV005, name, facts.misfit, "change table or DataFrame")
     needed = ", ".join(_needed(sink))
     for privilege in facts.lacks:
         yield Finding(

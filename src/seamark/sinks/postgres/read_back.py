@@ -18,8 +18,9 @@ import pyarrow.csv
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.epoch_column import by_epoch, grouped
-from seamark.sinks.postgres.connection import driver, quoted
+from seamark.sinks.postgres.connection import driver
 from seamark.sinks.postgres.ledger import NAME as LEDGER
 from seamark.sinks.postgres.table import Column, describe
 

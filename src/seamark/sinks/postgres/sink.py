@@ -13,7 +13,7 @@ from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.internal.columns import check_columns, to_json
+from seamark.sinks.internal.columns import check_columns, in_double_quotes, to_json
 from seamark.sinks.internal.servers import listed, shown
 from seamark.sinks.internal.sql_sink import SqlSink
 from seamark.sinks.postgres import connection, preflight, read_back, types
@@ -99,7 +99,7 @@ class PostgresSink(SqlSink[PostgresCommittable]):
     @property
     def sql_name(self) -> str:
         """The table's name as SQL."""
-        return connection.quoted(*connection.name_parts(self.table))
+        return in_double_quotes(*connection.name_parts(self.table))
 
     def describe(self) -> str:
         """Return table, database and mode."""

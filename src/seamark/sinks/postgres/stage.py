@@ -19,10 +19,11 @@ from seamark.contracts.read_back import DELETE
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
 from seamark.model import failpoints
 from seamark.sinks.internal import changes
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres.committable import PostgresCommittable, gid
-from seamark.sinks.postgres.connection import Server, quoted
+from seamark.sinks.postgres.connection import Server
 from seamark.sinks.postgres.table import Column, Table, checks
 from seamark.sinks.postgres.types import ColumnType
 from seamark.sinks.postgres.writer import CopyWriter

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.model.errors import PreflightError, WriteRefusedError
-from seamark.model.findings import Finding, FindingCode
+from seamark.model.errors import WriteRefusedError
 from seamark.model.schema import Schema
-from seamark.sinks.postgres.connection import quoted
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.postgres.types import ColumnType, allowed, fits, new_column
 
 _DESCRIBE = """
@@ -120,10 +119,10 @@ def targets(table: Table, names: Sequence[str]) -> list[Column]:
     return found
 
 
-def check(connection: Any, table: Table, schema: Schema, keys: Sequence[str], name: str) -> None:
-    """Raise PreflightError, with every reason in it, if rows of this shape do not fit the table."""
+def misfit(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -> str:
+    """Return every reason why rows of this shape do not fit the table; "" if they do."""
     if table.kind not in ("r", "p"):
-        raise _misfit(name, f"{table.sql} is no table (relkind {table.kind!r})", "give one")
+        return f"{table.sql} is no table (relkind {table.kind!r})"
     wrong = []
     found = {column.name: table.find(column.name) for column in schema}
     for column in schema:
@@ -154,12 +153,7 @@ def check(connection: Any, table: Table, schema: Schema, keys: Sequence[str], na
             )
     if keys:
         wrong += _check_keys(connection, table, schema, keys)
-    if wrong:
-        raise _misfit(name, f"table {table.sql}: " + "; ".join(wrong), "change table or DataFrame")
-
-
-def _misfit(name: str, found: str, remedy: str) -> PreflightError:
-    return PreflightError(Finding(FindingCode.SV005, name, found, remedy))
+    return f"table {table.sql}: {'; '.join(wrong)}" if wrong else ""
 
 
 def _check_keys(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -> list[str]:

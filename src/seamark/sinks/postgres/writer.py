@@ -17,18 +17,11 @@ from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.postgres import copy_format
 from seamark.sinks.postgres.committable import PostgresCommittable
-from seamark.sinks.postgres.connection import (
-    BEGIN,
-    Server,
-    blames_a_row,
-    driver,
-    may_pass,
-    quoted,
-    within,
-)
+from seamark.sinks.postgres.connection import BEGIN, Server, blames_a_row, driver, may_pass, within
 from seamark.sinks.postgres.table import Column, Table, describe, targets
 
 _COPY_LINE = re.compile(r"\bCOPY .*?, line (\d+)")

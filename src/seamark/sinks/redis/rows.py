@@ -24,8 +24,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.read_back import DELETE
-from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text, pieces
 from seamark.sinks.redis.scripts import BLOCK_ARGUMENTS
@@ -77,13 +77,13 @@ class Block:
 def unfit(batch: pa.RecordBatch, layout: Layout) -> dict[int, str]:
     """Return the indexes of the rows refused by `blocks`, each with the reason."""
     found = {row.index: row.reason for row in changes.unfit(batch, (), layout.op)}
-    batch = datetimes_as_text(batch)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        data = column.cast(_BINARY)
         if name == layout.key:
-            for index in np.flatnonzero(data.is_null()).tolist():
+            for index in np.flatnonzero(column.is_null()).tolist():
                 found.setdefault(index, f"the key column {name!r} is null")
-        lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
+        if pa.types.is_temporal(column.type):  # its text is short
+            continue
+        lengths = np.asarray(pc.fill_null(pc.binary_length(column.cast(_BINARY)), 0))
         for index in np.flatnonzero(lengths > LARGEST_BYTES).tolist():
             found.setdefault(
                 index,
@@ -105,27 +105,23 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
 
     Raises WriteRefusedError for a null key, an unknown op, and a value too long for Redis.
     """
-    changes.require_fit(changes.unfit(batch, (), layout.op), f"Redis keys {layout.prefix}*")
+    bad = sorted(unfit(batch, layout).items())
+    changes.require_fit([RefusedRow(*row) for row in bad], f"Redis keys {layout.prefix}*")
     deleted = None if layout.op is None else pc.equal(batch.column(layout.op), DELETE)
     batch = datetimes_as_text(batch)
     names = batch.schema.names
-    keys = _binary(batch.column(names.index(layout.key)))
-    if keys.null_count:
-        raise WriteRefusedError(
-            f"{keys.null_count} of {len(keys)} rows have null in the key column {layout.key!r}; "
-            "filter them out, or give them a key"
-        )
+    keys = batch.column(names.index(layout.key)).cast(_BINARY)
     if layout.prefix:
         keys = _joined(_bytes(layout.prefix.encode()), keys)
     if layout.value is None:
         fields = {
-            name: _unless(deleted, _binary(batch.column(i)))
+            name: _unless(deleted, batch.column(i).cast(_BINARY))
             for i, name in enumerate(names)
             if name not in (layout.key, layout.op)
         }
         yield from _hashes(keys, fields, deleted, layout)
         return
-    values = _unless(deleted, _binary(batch.column(names.index(layout.value))))
+    values = _unless(deleted, batch.column(names.index(layout.value)).cast(_BINARY))
     if values.null_count:
         # For a key with both a value and a null keep the last row: then block order is free.
         table = pa.table({"key": keys, "row": np.arange(len(keys))})
@@ -182,14 +178,6 @@ def _cut(
 def _unless(deleted: pa.Array | None, values: pa.Array) -> pa.Array:
     """Return the values, null where a row is deleted."""
     return values if deleted is None else pc.if_else(deleted, pa.scalar(None, _BINARY), values)
-
-
-def _binary(column: pa.Array) -> pa.Array:
-    column = column.cast(_BINARY)
-    longest = pc.max(pc.binary_length(column)).as_py() or 0
-    if longest > LARGEST_BYTES:
-        raise WriteRefusedError(f"a value has {longest} bytes; Redis holds at most {LARGEST_BYTES}")
-    return column
 
 
 def _joined(*pieces: Any) -> pa.Array:

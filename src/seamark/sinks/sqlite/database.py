@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.model.packages import load_driver
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS, Fate
 from seamark.sinks.internal.staged_files import StagedFile
 
@@ -48,11 +49,6 @@ class Target:
     table: str
     keys: tuple[str, ...] = ()
     op: str | None = None
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 driver = partial(

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.contracts.read_back import DELETE
-from seamark.sinks.sqlite.database import Target, quoted
+from seamark.sinks.internal.columns import in_double_quotes as quoted
+from seamark.sinks.sqlite.database import Target
 
 _KEYS, _OP = b"seamark.keys", b"seamark.op"
 _SEPARATOR = "\0"

@@ -9,9 +9,10 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError
 from seamark.sinks.internal.columns import as_written
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.epoch_column import by_epoch
 from seamark.sinks.sqlite import database
-from seamark.sinks.sqlite.database import Target, quoted
+from seamark.sinks.sqlite.database import Target
 
 _BATCH_ROWS = 65_536
 

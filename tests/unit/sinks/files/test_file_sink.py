@@ -28,9 +28,10 @@ from seamark.model.errors import (
 )
 from seamark.model.schema import Column
 from seamark.sinks.files import FileSink, pending_file
-from seamark.sinks.files.formats import Format, ParquetEncoder
+from seamark.sinks.files.formats import Format
 from seamark.sinks.files.pending_file import PendingFile
 from seamark.sinks.internal import partitions
+from seamark.sinks.internal.parquet import ParquetEncoder
 from seamark.verify.conformance.steps import answered
 
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
@@ -319,7 +320,7 @@ def test_parquet_gathers_small_batches_into_one_row_group(tmp_path: Path) -> Non
 def test_parquet_starts_a_row_group_when_it_has_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seamark.sinks.files.formats.ROW_GROUP_BYTES", 8 * 250)
+    monkeypatch.setattr("seamark.sinks.internal.parquet.ROW_GROUP_BYTES", 8 * 250)
     batches = [pa.record_batch({"n": list(range(i, i + 100))}) for i in range(0, 1000, 100)]
     file = pa.parquet.ParquetFile(publish(FileSink(tmp_path), *batches))
     assert [file.metadata.row_group(i).num_rows for i in range(4)] == [300, 300, 300, 100]

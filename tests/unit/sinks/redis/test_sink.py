@@ -128,7 +128,7 @@ def test_of_a_key_with_values_and_nulls_the_last_row_counts() -> None:
 
 
 def test_rows_that_redis_cannot_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(WriteRefusedError, match="null in the key column 'id'"):
+    with pytest.raises(WriteRefusedError, match="the key column 'id' is null"):
         cut(pa.record_batch({"id": ["a", None], "v": ["1", "2"]}), "v")
     monkeypatch.setattr(rows, "LARGEST_BYTES", 10)
     with pytest.raises(WriteRefusedError, match="11 bytes"):
