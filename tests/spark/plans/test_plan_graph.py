@@ -112,6 +112,47 @@ def test_what_has_no_uid_appears_by_sparks_number_and_says_so(job: sm.Job, tmp_p
     ]
 
 
+def expression(job: sm.Job, spark: SparkSession, text: str) -> DataFrame:
+    rows(job, "clicks").createOrReplaceTempView("clicks")
+    return spark.sql(f"WITH c AS ({text}) SELECT * FROM c")
+
+
+@pytest.mark.parametrize("text", ["SELECT * FROM clicks", "SELECT *, rand() AS r FROM clicks"])
+def test_two_branches_read_the_source_of_one_common_table_expression(
+    job: sm.Job, tmp_path: Path, spark: SparkSession, text: str
+) -> None:
+    common = expression(job, spark, text)
+    files(job, tmp_path, common.filter("row > 1").select("row"), "some")
+    files(job, tmp_path, common.groupBy(F.window("timestamp", "1 minute")).count(), "counts")
+    files(job, tmp_path, common.union(common).select("row"), "twice")
+    found = inputs(JobPlan(job.declaration).graph())
+    assert {uid: found[uid] for uid in ("some", "counts", "twice")} == {
+        "some": ("clicks",),
+        "counts": ("operator-0",),
+        "twice": ("clicks",),
+    }
+    assert found["operator-0"] == ("clicks",)
+
+
+def test_two_branches_have_an_operator_of_one_common_table_expression_each(
+    job: sm.Job, tmp_path: Path, spark: SparkSession
+) -> None:
+    counts = "SELECT window(timestamp, '1 minute') AS w, count(*) AS n FROM clicks GROUP BY 1"
+    common = job.uid(expression(job, spark, counts), "counted")
+    later = common.groupBy(F.window("w", "1 hour")).sum("n").select("sum(n)")
+    files(job, tmp_path, job.uid(later, "summed"), "sums")
+    files(job, tmp_path, common.select("n"), "counts")
+    found = inputs(JobPlan(job.declaration).graph())
+    assert found == {
+        "clicks": (),
+        "counted@sums": ("clicks",),
+        "summed": ("counted@sums",),
+        "counted@counts": ("clicks",),
+        "sums": ("summed",),
+        "counts": ("counted@counts",),
+    }
+
+
 def test_a_static_table_is_no_input_and_dead_letters_come_out_of_their_sink(
     job: sm.Job, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -7,6 +7,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.UUID;
 import org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker;
+import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
 import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
@@ -16,9 +17,11 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -125,8 +128,58 @@ public final class SeamarkPlan {
   /** Copies and numbers the plan; once. */
   public SeamarkPlan of(LogicalPlan analysed, String tag) {
     plan = (LogicalPlan) analysed.clone();
+    if (plan.containsPattern(TreePattern.CTE())) {
+      plan = apart(plan);
+      plan.setAnalyzed();
+    }
     number(plan, tag, new ArrayList());
     return this;
+  }
+
+  /**
+   * The plan with common table expressions that have an id for each of their places. Spark puts one
+   * definition in the stead of all references with its id, also of those in another branch: there
+   * its nodes would have the places of the first branch.
+   */
+  private static LogicalPlan apart(LogicalPlan node) {
+    ArrayList below = new ArrayList();
+    scala.collection.Iterator each = node.children().iterator();
+    while (each.hasNext()) below.add(apart((LogicalPlan) each.next()));
+    LogicalPlan made = (LogicalPlan) node.withNewChildren(
+        org.apache.spark.api.python.PythonUtils.toSeq(below));
+    if (!(made instanceof WithCTE)) return made;
+    HashMap ids = new HashMap();
+    each = ((WithCTE) made).cteDefs().iterator();
+    while (each.hasNext()) {
+      ids.put(Long.valueOf(((CTERelationDef) each.next()).id()), Long.valueOf(CTERelationDef.newId()));
+    }
+    return (LogicalPlan) made.transformWithSubqueries(new NewIds(ids));
+  }
+
+  /** Gives definitions and references of common table expressions new ids. */
+  private static final class NewIds extends scala.runtime.AbstractPartialFunction {
+    private final HashMap ids;
+
+    NewIds(HashMap ids) { this.ids = ids; }
+
+    private Object idOf(Object node) {
+      if (node instanceof CTERelationDef) return ids.get(Long.valueOf(((CTERelationDef) node).id()));
+      if (!(node instanceof CTERelationRef)) return null;
+      return ids.get(Long.valueOf(((CTERelationRef) node).cteId()));
+    }
+
+    public boolean isDefinedAt(Object node) { return idOf(node) != null; }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      Object id = idOf(node);
+      if (id == null) return otherwise.apply(node);
+      int place = node instanceof CTERelationDef ? 1 : 0;
+      Object[] parts = new Object[((LogicalPlan) node).productArity()];
+      for (int i = 0; i < parts.length; i++) {
+        parts[i] = i == place ? id : ((LogicalPlan) node).productElement(i);
+      }
+      return ((LogicalPlan) node).makeCopy(parts);
+    }
   }
 
   private void number(LogicalPlan node, String tag, List above) {
