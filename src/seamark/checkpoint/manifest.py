@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.checkpoint.envelope import create_record, load_record
-from seamark.checkpoint.spark_files import StateTree, StoreGroup, log_paths, metadata_at
+from seamark.checkpoint.spark_files import ByDirectory, StateTree, StoreGroup, log_paths, metadata_at
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 
@@ -59,9 +59,12 @@ class ManifestWriter:
     """Writes the manifests of one run. Reads only once within a run: the state's metadata, and
     files read for the manifest before."""
 
-    def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
+    def __init__(
+        self, files: CheckpointFiles, spark: CheckpointFiles, by_directory: ByDirectory
+    ) -> None:
         self._files = files
         self._spark = spark
+        self._by_directory = by_directory
         self._state: tuple[list[str], list[StoreGroup]] | None = None
         self._known: dict[str, tuple[int, int]] = {}
 
@@ -77,7 +80,8 @@ class ManifestWriter:
             self._state = tree.metadata, tree.groups()
         metadata, stores = self._state
         found = {}
-        for path in [*log_paths(self._spark, epoch), *metadata_at(metadata, epoch)]:
+        logs = log_paths(self._spark, epoch, self._by_directory)
+        for path in [*logs, *metadata_at(metadata, epoch)]:
             if path not in self._known:
                 data = self._spark.read(path)
                 self._known[path] = len(data), zlib.crc32(data)

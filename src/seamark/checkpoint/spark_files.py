@@ -21,7 +21,7 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,9 @@ _SOURCE_LOG = re.compile(r"(\d+)(\.compact)?")
 
 StoreGroup = tuple[str, str, int]
 """(operator, store name or "", number of partitions): the state stores of one operator."""
+
+ByDirectory = Callable[[Mapping[int | str, Any]], Mapping[str, Any]]
+"""Makes offsets from `read_offsets` the sources', by the names of their directories."""
 
 
 METADATA_VERSION = re.compile(r"(.*/_metadata/v2/)(\d+)")
@@ -159,20 +162,26 @@ def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
 
 
 def log_paths(
-    files: CheckpointFiles, epoch: int, offsets: Mapping[str, Any] | None = None
+    files: CheckpointFiles, epoch: int, by_directory: ByDirectory | None = None
 ) -> list[str]:
-    """Return the metadata file, the logs' entries and the source logs needed by `epoch`. `offsets`
-    are the sources' by their directories' names, as far as the caller knows the plan.
+    """Return the metadata file, the logs' entries and the source logs needed by `epoch`. Without
+    `by_directory`, the plan's, also later entries of the source logs, if a source may be in several
+    places of the plan: the offset log then does not tell which line is whose.
 
     Raises CorruptRecordError or FileNotFoundError if ``offsets/<epoch>`` can't be read.
     """
     paths = ["metadata", f"offsets/{epoch}", f"commits/{epoch}"]
     if files.exists(f"offsets/{epoch - 1}"):
         paths.append(f"offsets/{epoch - 1}")
-    if offsets is None:
-        offsets = {str(key): offset for key, offset in read_offsets(files, epoch).items()}
-    for source in files.list("sources"):
-        offset = offsets.get(source)
+    directories, offsets = files.list("sources"), read_offsets(files, epoch)
+    if by_directory is not None:
+        known = by_directory(offsets)
+    else:
+        known = {str(key): offset for key, offset in offsets.items()}
+        if known.keys() != set(directories):
+            known = {}
+    for source in directories:
+        offset = known.get(source)
         limit = offset.get("logOffset") if isinstance(offset, dict) else None
         entries = {}
         for name in files.list(f"sources/{source}"):

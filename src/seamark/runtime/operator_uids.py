@@ -44,6 +44,11 @@ class OperatorUids:
             return [offsets.get(keys[number]) for number in self.source_lines]
         return list(offsets.values())
 
+    def by_directory(self, offsets: Mapping[int | str, Any]) -> dict[str, Any]:
+        """Return the sources' offsets, from `read_offsets`, by their directories' names."""
+        lines = zip(self.source_lines, self.lines_of(offsets), strict=False)
+        return {self.source_names.get(number, str(number)): offset for number, offset in lines}
+
     def of_source(self, index: int) -> str:
         """Return the uid of a source."""
         return self.sources.get(index, f"source-{index}")

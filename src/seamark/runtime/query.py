@@ -140,7 +140,7 @@ class StreamRun(QueryRun):
         )
         records = open_files(spark, records_uri)
         self._store = CheckpointStore(records, self._spark_files)
-        self._manifests = ManifestWriter(records, self._spark_files)
+        self._manifests = ManifestWriter(records, self._spark_files, plan.uids.by_directory)
         self._source_offsets = self._make_source_offsets()
         self._figures = SparkFigures(records, self._spark_files, plan.uids, lambda: self.query)
         schemas = {s.uid: s.schema for s in declared.sinks.values()}
@@ -212,7 +212,9 @@ class StreamRun(QueryRun):
             self.coordinator.upkeep.later(_MANIFEST, partial(self._manifests.write, decided))
         self._checks.after(self.coordinator)
         # The state's metadata from this run's first epoch is not there yet.
-        self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
+        self._manifests = ManifestWriter(
+            self._store.files, self._store.spark_files, self.uids.by_directory
+        )
         tasks = self._epoch_tasks()
         state = self.coordinator.channel_state
         self._keyed.go_on_from(state.event_times)

@@ -14,8 +14,10 @@ import pytest
 
 from seamark.checkpoint import local_files
 from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.manifest import ManifestWriter, read_manifest
 from seamark.checkpoint.spark_files import StateTree, log_paths, metadata_at, unique_ids
 from seamark.model.errors import CorruptRecordError
+from seamark.runtime.operator_uids import OperatorUids
 
 ID = "0b2a7e86-5d0e-4a4e-8a34-3f1f0a6f2f11"
 OTHER = "5f3c1d52-97c1-4f5e-9a55-1f8e3b1f7a02"
@@ -103,6 +105,33 @@ def test_source_logs_are_needed_from_the_last_compacted_one_up_to_the_offset(
     (tmp_path / "offsets/5").write_text('v1\n{}\n{"logOffset":11}')
     logs = [p for p in log_paths(LocalFiles(tmp_path), 5) if p.startswith("sources/")]
     assert sorted(logs) == ["sources/0/10", "sources/0/11", "sources/0/9.compact"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_limit_of_a_source_log_is_that_of_its_source_also_if_one_stands_twice(
+    tmp_path: Path, version: str
+) -> None:
+    """Source 0 stands twice, so line 1 is not the one of source 1."""
+    spark = tmp_path / "spark"
+    for source, entries in {"0": range(3), "1": range(8)}.items():
+        (spark / "sources" / source).mkdir(parents=True)
+        for entry in entries:
+            (spark / "sources" / source / str(entry)).write_text("{}")
+    lines = ['{"logOffset":1}', '{"logOffset":1}', '{"logOffset":6}']
+    if version == "v2":
+        lines = [f"1:{lines[0]}", f"2:{lines[2]}"]
+    for log in ("offsets", "commits"):
+        (spark / log).mkdir()
+        (spark / log / "5").write_text("\n".join([version, "{}", *lines]))
+    (spark / "metadata").touch()
+    uids = OperatorUids(source_lines=(0, 0, 1))
+    ManifestWriter(LocalFiles(tmp_path), LocalFiles(spark), uids.by_directory).write(5)
+    manifest = read_manifest(LocalFiles(tmp_path), 5)
+    assert manifest is not None
+    needed = {f"sources/0/{n}" for n in range(2)} | {f"sources/1/{n}" for n in range(7)}
+    assert {path for path in manifest.files if path.startswith("sources/")} == needed
+    without_the_plan = set(log_paths(LocalFiles(spark), 5))
+    assert needed <= without_the_plan, "a restore copies these"
 
 
 def with_checksum(tmp_path: Path, data: bytes, chunk: int = 16) -> tuple[Path, Path]:

@@ -69,7 +69,8 @@ def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: 
     for epoch, read in waiting.items():
         take_over(target, epoch, read)
     if not waiting:
-        ManifestWriter(target.files, target.spark_files).write(origin.epoch)
+        by_directory = job.program.uids.by_directory
+        ManifestWriter(target.files, target.spark_files, by_directory).write(origin.epoch)
     failpoints.reached("restore-copied")
     restored_from = {
         "path": prepared.plan.path,

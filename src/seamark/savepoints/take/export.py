@@ -192,9 +192,8 @@ def _copy_small_files(
         files.create(f"spark/{path}", data)
         return f"spark/{path}", (len(data), zlib.crc32(data))
 
-    lines = zip(uids.source_lines, uids.lines_of(read_offsets(source, epoch)), strict=False)
-    offsets = {uids.source_names.get(n, str(n)): offset for n, offset in lines}
-    found = [*log_paths(source, epoch, offsets or None), *metadata_at(tree.metadata, epoch)]
+    by_directory = uids.by_directory if uids.source_lines else None
+    found = [*log_paths(source, epoch, by_directory), *metadata_at(tree.metadata, epoch)]
     paths = [path for path in found if path != "metadata" and not path.endswith(".crc")]
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:  # the disk syncs several as fast as one
         return dict(pool.map(copy, paths))
