@@ -231,8 +231,9 @@ class Job:
             checkpoint at every interval: for stateless jobs from Kafka to Kafka
             (docs/real-time.md). A job may change it from one run to the next.
 
-        Returns when all decided epochs are committed and no transaction of this driver is open.
-        Logs a warning for a failed checkpoint within `tolerable_failed_checkpoints`, and for a
+        Returns when all decided epochs are committed and no transaction of this driver is open; if
+        a system does not answer, a warning says that the next start aborts one never stored. Logs a
+        warning for a failed checkpoint within `tolerable_failed_checkpoints`, and for a
         failure with a restart by the restart strategy. Raises any other end of the job:
         PreflightError, DamagedCheckpointError or RestoreError before anything is written;
         TooManyFailedCheckpointsError, LostTransactionError, CommitFailedError, FencedError, or
@@ -247,14 +248,7 @@ class Job:
         """Restore the job if it is to begin so, and return its run. Does what the command line asks
         for instead, and ends the program."""
         declared = self.declaration
-        if not declared.sinks:
-            raise ConfigurationError(
-                f"Job {declared.name!r} has no sink; add one with job.sink(dataframe, sink, uid=…)"
-            )
-        if not declared.sources:
-            raise ConfigurationError(
-                f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
-            )
+        declared.require_whole()
         spark = self._session()
         if file := os.environ.pop(TRANSACTIONS_VARIABLE, None):
             audit = partial(answer_audit, spark, declared, self._storage)
@@ -310,6 +304,7 @@ class Job:
         read at `path`, ConfigurationError for a wrong value.
         """
         declared = self.declaration
+        declared.require_whole()
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         return plan_restore(
             spark_session(declared.name),
@@ -346,11 +341,13 @@ class Job:
         program's own starting point. `parallelism`: the number of state partitions; a restore may
         choose another.
 
-        Raises SavepointError if a uid is not the program's, or a DataFrame lacks the columns of its
+        Raises ConfigurationError if the job has no sink or no source; SavepointError if a uid is
+        not the program's, or a DataFrame lacks the columns of its
         operator's state (the message has them), or contradicts itself; RestoreError if Spark cannot
         plan the program.
         """
         declared = self.declaration
+        declared.require_whole()
         job = self._new_job(
             RestoreOptions(declared.name, parallelism=parallelism), JobPlan(declared)
         )

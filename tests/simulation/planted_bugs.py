@@ -133,7 +133,7 @@ def _committed_in_silence(self: Any, progress: Any) -> None:
 
 
 def _abort_all_of_a_failed_run(self: Any, quiesce_s: float) -> None:
-    self._commits.abort_all_lingering(self.generation + 1)
+    self._commits.sweep(self.generation + 1, once=False)
 
 
 def _decided_at_the_end(self: Any, progress: Any) -> bool:

@@ -106,6 +106,17 @@ class JobDeclaration:
         """Whether the job ends by itself: it has sources, all of them bounded."""
         return bool(self.sources) and all(s.bounded for s in self.sources.values())
 
+    def require_whole(self) -> None:
+        """Raise ConfigurationError without a source or a sink: the job cannot run."""
+        if not self.sinks:
+            raise ConfigurationError(
+                f"Job {self.name!r} has no sink; add one with job.sink(dataframe, sink, uid=…)"
+            )
+        if not self.sources:
+            raise ConfigurationError(
+                f"Job {self.name!r} has no source; add it with job.source(source, uid=…)"
+            )
+
     def below(self, directory: str) -> str:
         """Return the Spark checkpoint location of this job in `directory`, its own as a URI."""
         return f"{directory}/{self.spark_directory}".rstrip("/")

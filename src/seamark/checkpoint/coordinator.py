@@ -95,6 +95,8 @@ class Coordinator:
         self._thread: threading.Thread | None = None
         checkpoint = job.checkpoint
         self.epochs = EpochQueue(checkpoint.max_concurrent_checkpoints, checkpoint.min_pause_s)
+        self.left_open = False
+        """Whether `finish` could not abort what lingers: the next start does, by the checkpoint."""
         self.generation = 0
         self.identity: JobIdentity | None = None
         self.losses: Sequence[AcceptedLoss] = ()
@@ -500,7 +502,8 @@ class Coordinator:
         """Settle this driver's epochs. Spark's query must have ended: it decides no more.
 
         Commits the decided epochs; aborts the rest and every open transaction of this driver, so
-        that no reader waits for one. `quiesce_s`: how long cancelled tasks may still write; the
+        that no reader waits for one. If only a lingering one cannot be aborted, the run has ended
+        well all the same, with `left_open` and a warning. `quiesce_s`: how long cancelled tasks may still write; the
         sweep is repeated after it for an epoch cut off in the middle, or with other attempts than
         the winners. `reason`: the failure of an epoch under way, for the statistics, unless this
         coordinator knows it.
@@ -526,11 +529,18 @@ class Coordinator:
                 self._store.check_identity(self.identity)
             if self.failure is None:
                 failpoints.drive(procedures.settle_own(self.generation, self._store, commits))
-                commits.abort_all_lingering(self.generation + 1)
+                whole = commits.sweep(self.generation + 1, once=False)
                 since = time.monotonic() if self.epochs.current is not None else self._retried_s
                 if (wait_s := since + quiesce_s - time.monotonic()) > 0:
                     time.sleep(wait_s)
-                    commits.abort_all_lingering(self.generation + 1)
+                    whole = commits.sweep(self.generation + 1, once=False)
+                if not whole:
+                    self.left_open = True
+                    log.warning(
+                        "job %s leaves transactions open, which its next start aborts before it "
+                        "writes. None is decided; until then they may hold up readers",
+                        self._job.name,
+                    )
             else:
                 self._abort_unstored(quiesce_s)
         except SeamarkError as error:
@@ -565,6 +575,6 @@ class Coordinator:
                 if self.generation in record.prepared:
                     stored |= commits.handles(epoch, self.generation)
             self.give_up()
-            commits.abort_all_lingering(self.generation + 1, stored)
+            commits.sweep(self.generation + 1, stored, once=False)
         except Exception as error:
             log.warning("open transactions are left to the next driver: %s", error)

@@ -260,20 +260,15 @@ class SinkCommits:
             self._abort(attached, left, "lingering", committed_is_right=early, once=once)
             self.counts[uid].lingering_aborted += len(left)
 
-    def abort_all_lingering(
-        self, below_generation: int, keep: Collection[str] = frozenset()
-    ) -> None:
-        """Do `abort_lingering` at every sink."""
-        for uid in self.uids:
-            self.abort_lingering(uid, below_generation, keep)
-
-    def sweep(self, below_generation: int, keep: Collection[str] = frozenset()) -> bool:
-        """Try `abort_lingering` once at every sink; return whether nothing is left. Only readers
-        wait for these transactions, no epoch does: a system that is away is a warning."""
+    def sweep(
+        self, below_generation: int, keep: Collection[str] = frozenset(), *, once: bool = True
+    ) -> bool:
+        """Try `abort_lingering` at every sink; return whether nothing is left. Only readers wait
+        for these transactions, no epoch does: a system that is away is a warning."""
         failed = False
         for uid in self.uids:
             try:
-                self.abort_lingering(uid, below_generation, keep, once=True)
+                self.abort_lingering(uid, below_generation, keep, once=once)
             except CommittedElsewhereError:
                 raise
             except AbortFailedError as error:

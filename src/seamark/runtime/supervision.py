@@ -110,6 +110,13 @@ class Supervisor:
             raise
         else:
             deletes = self.cancelled and self._checkpoint.externalized_retention is DELETE
+            if deletes and self._run is not None and self._run.coordinator.left_open:
+                log.warning(
+                    "job %s: %s is kept, for the next start or `seamark txn` to abort by it what is "
+                    "still open",
+                    self._name, self._directory,
+                )  # fmt: skip
+                deletes = False
             if deletes:
                 self._delete_checkpoints()
             state = JobState.CANCELED if self.cancelled else JobState.FINISHED

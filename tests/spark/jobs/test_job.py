@@ -72,6 +72,11 @@ def test_mistakes_in_a_declaration(tmp_path: Path, spark: SparkSession, rate: Da
         sm.Job("j", None)  # type: ignore[arg-type]
     job = sm.Job("j", config(tmp_path))
     sink = sm.FileSink(str(tmp_path / "out"))
+    uses: list[Callable[[], object]] = [
+        job.run,
+        lambda: job.new_savepoint(tmp_path / "savepoint", {}),
+        lambda: job.restore_plan(str(tmp_path / "savepoint")),
+    ]
     with pytest.raises(ConfigurationError, match="say whether the stream can be read again"):
         job.source(rate, "r")
     with pytest.raises(ConfigurationError, match="not streaming"):
@@ -82,13 +87,15 @@ def test_mistakes_in_a_declaration(tmp_path: Path, spark: SparkSession, rate: Da
         job.sink("rows", sink, "s")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"give a sm\.…Sink"):
         job.sink(rate, "orders", "s")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="has no sink"):
-        job.run()
+    for use in uses:
+        with pytest.raises(ConfigurationError, match="has no sink"):
+            use()
     job.sink(rate, sink, "s")
     with pytest.raises(ConfigurationError, match="uid 's' is given to an operator, but a sink"):
         job.uid(rate, "s")
-    with pytest.raises(ConfigurationError, match="has no source"):
-        job.run()
+    for use in uses:
+        with pytest.raises(ConfigurationError, match="has no source"):
+            use()
     assert not (tmp_path / "store").exists(), "nothing may be touched before the job is whole"
 
 

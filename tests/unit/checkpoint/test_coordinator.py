@@ -539,6 +539,42 @@ def test_a_dead_attempt_that_cannot_be_aborted_now_is_aborted_with_the_next_epoc
     assert sink.visible == ["0.1", "1.1"]
 
 
+@pytest.mark.parametrize("call", ["list_lingering", "abort"])
+def test_a_run_that_ends_well_leaves_to_the_next_start_what_it_cannot_abort(
+    world: World, call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("seamark.checkpoint.sink_commits.LISTING_DEADLINE_S", 0.0)
+    sink = world.sinks["orders"]
+    driver = world.driver(commit_deadline_s=3)
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    driver.begin_epoch(1)
+    world.flush(driver, 1)
+    sink.raises[call] = OSError("the store is away")
+    driver.finish()
+    assert driver.left_open and driver.failure is None
+    assert "leaves transactions open" in caplog.text
+    assert list(sink.open) == ["1.1"]
+    with pytest.raises(AbortFailedError):
+        world.driver(commit_deadline_s=3)  # nothing is written before they are aborted
+    del sink.raises[call]
+    successor = world.driver()
+    assert not sink.open and successor.last_committed == 0
+    successor.finish()
+    assert not successor.left_open
+    assert sink.visible == ["0.1"]
+
+
+def test_an_end_at_which_a_transaction_proves_committed_by_another_fails(world: World) -> None:
+    driver = world.driver()
+    sink = world.sinks["orders"]
+    sink.flush("0.stray", driver.generation)
+    sink.visible.append("0.stray")
+    with pytest.raises(AbortFailedError, match="committed already"):
+        driver.finish()
+
+
 def test_a_dead_attempts_transaction_is_aborted_when_a_task_was_retried(world: World) -> None:
     driver = world.driver()
     sink = world.sinks["orders"]
