@@ -503,10 +503,10 @@ class Coordinator:
 
         Commits the decided epochs; aborts the rest and every open transaction of this driver, so
         that no reader waits for one. If only a lingering one cannot be aborted, the run has ended
-        well all the same, with `left_open` and a warning. `quiesce_s`: how long cancelled tasks may still write; the
-        sweep is repeated after it for an epoch cut off in the middle, or with other attempts than
-        the winners. `reason`: the failure of an epoch under way, for the statistics, unless this
-        coordinator knows it.
+        well all the same, with `left_open` and a warning. `quiesce_s`: how long cancelled tasks may
+        still write; the sweep is repeated after it for an epoch cut off in the middle, or with
+        other attempts than the winners. `reason`: the failure of an epoch under way, for the
+        statistics, unless this coordinator knows it.
 
         Raises the failure of the run, if there was one.
         """

@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.checkpoint.envelope import create_record, load_record
-from seamark.checkpoint.spark_files import ByDirectory, StateTree, StoreGroup, log_paths, metadata_at
+from seamark.checkpoint.spark_files import (
+    ByDirectory,
+    StateTree,
+    StoreGroup,
+    log_paths,
+    metadata_at,
+)
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 

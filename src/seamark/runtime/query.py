@@ -58,14 +58,18 @@ from seamark.runtime.plans import NO_EXCHANGE_REUSE, require_watermarks
 from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
 from seamark.runtime.session import (
     RETAINED,
-    accept_leftovers,
     file_manager_settings,
     is_local,
     planned_tasks,
 )
 from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.start_checks import StartChecks, offsets_of
-from seamark.runtime.state_backend import format_settings, given_format, session_settings
+from seamark.runtime.state_backend import (
+    format_settings,
+    given_format,
+    lent_settings,
+    session_settings,
+)
 from seamark.runtime.stream_watch import watch_stream
 
 log = logging.getLogger(__name__)
@@ -73,6 +77,10 @@ log = logging.getLogger(__name__)
 _MANIFEST = "manifest, by which a start looks for damage"
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
+_ACCEPT_LEFTOVERS = {"spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false"}
+"""If a driver dies while writing the first entry of Spark's offset log, it leaves a temporary file,
+and Spark would refuse the location for ever. job.json names the owner of the location. Spark reads
+the setting from the session when its query runs already."""
 QUERY_START_S = 120.0
 """How long Spark may take to start a query: meanwhile it reads its checkpoint location."""
 QUERY_END_S = 120.0
@@ -106,7 +114,6 @@ class StreamRun(QueryRun):
         on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
     ) -> None:
         spark, declared = plan.spark, plan.declared
-        accept_leftovers(spark)
         self._plan = plan
         self._name = declared.name
         self._spark = spark
@@ -170,6 +177,7 @@ class StreamRun(QueryRun):
         unaligned = checkpoint.unaligned and not declared.bounded
         self._keyed = KeyedEpochs(plan.keyed, checkpoint.aligned_timeout_s if unaligned else None)
         self._plan_checked = False
+        self._lent = contextlib.ExitStack()
         self._settled = threading.Event()
         self._stopping = False
         self._error: BaseException | None = None
@@ -219,6 +227,10 @@ class StreamRun(QueryRun):
         state = self.coordinator.channel_state
         self._keyed.go_on_from(state.event_times)
         self._work = EpochWork(tasks, self._job.checkpoint, state, self._keyed, self._spark)
+        lent = _ACCEPT_LEFTOVERS
+        if "realTime" in self._trigger:
+            lent = {**lent, **real_time.ON_THE_SESSION}
+        self._lent.enter_context(lent_settings(self._spark, lent))
         with session_settings(self._spark, self._spark_settings):
             query = self.query = self._start_query(pre_commit(tasks))
         self._checkpoint_trigger.attach(query)
@@ -236,7 +248,7 @@ class StreamRun(QueryRun):
         else:
             with contextlib.suppress(BaseException):  # `error` is raised already
                 self.coordinator.finish()
-        self._settled.set()
+            self._end()
 
     def _epoch_tasks(self) -> EpochTasks:
         assert self.coordinator.identity is not None
@@ -473,7 +485,7 @@ class StreamRun(QueryRun):
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
         except QueryHangsError as error:
             self._error = error  # it may still decide an epoch: only the next driver can settle
-            self._settled.set()
+            self._end()
             return
         except BaseException as error:  # StreamingQueryException: the query failed
             self._failed(error)
@@ -490,6 +502,10 @@ class StreamRun(QueryRun):
                         with self.coordinator.upkeep.spared(what):
                             work()
         self._source_offsets.close()
+        self._end()
+
+    def _end(self) -> None:
+        self._lent.close()
         self._settled.set()
 
     # --- see `QueryRun`

@@ -34,7 +34,9 @@ from seamark.runtime.state_backend import PROVIDER, ROCKSDB_PROVIDER
 REAL_TIME = "real-time"
 EXECUTIONS = ("micro-batch", REAL_TIME)
 LEAST_INTERVAL_S = 0.5
-_ALLOWLIST_CHECK = "spark.sql.streaming.realTimeMode.allowlistCheck"
+ON_THE_SESSION = {"spark.sql.streaming.realTimeMode.allowlistCheck": "false"}
+"""Spark's list has neither Python nor this sink; `is_real_time` has checked the plan. Spark reads
+it from the session in each epoch, not from the query's copy."""
 _CONNECTOR = "org.apache.spark.sql.connector.read.streaming"
 _FILLER = "_seamark_filler"
 _SETTINGS = {
@@ -226,9 +228,6 @@ def start_query(
     winning attempts, before Spark writes its logs. Both run on Spark's stream thread; an exception
     fails the query.
     """
-    # Spark's list has neither Python nor this sink; `is_real_time` has checked the plan. Spark
-    # reads the setting from this session in each epoch, not from the query's copy.
-    spark.conf.set(_ALLOWLIST_CHECK, "false")
     context = spark.sparkContext
 
     def ended(epoch: int, rows: Any) -> None:

@@ -38,7 +38,6 @@ _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
 _OWN_FORMATS = {"seamark-datagen": "DatagenSource", "seamark-socket": "SocketSource"}
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
-_VERIFY_EMPTY = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_FILE_MANAGER = (
@@ -217,15 +216,6 @@ def file_manager_settings(spark: SparkSession, uri: str, *, stateful: bool) -> d
     if chosen is None and not stateful and scheme in ("file", "hdfs"):
         return {_FILE_MANAGER: renaming}
     return {}
-
-
-def accept_leftovers(spark: SparkSession) -> None:
-    """Let a query begin in a checkpoint location with leftovers of a dead driver.
-
-    If a driver dies while writing the first entry of Spark's offset log, it leaves a temporary
-    file, and Spark would refuse the location for ever. job.json names the owner of the location.
-    """
-    spark.conf.set(_VERIFY_EMPTY, "false")
 
 
 def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str, str]:

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 from collections.abc import Container, Iterator, Mapping
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from seamark.api.config import CheckpointConfig, StateBackend
 from seamark.checkpoint.spark_files import log_version
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _PACKAGE = "org.apache.spark.sql.execution.streaming.state."
@@ -31,6 +35,9 @@ FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SNAPSHOT_INTERVAL = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 
 _starting = threading.Lock()
+_lending = threading.Lock()
+_lent: dict[tuple[str, str], tuple[int, str | None]] = {}
+"""By session and setting: how many queries use it, and the value before the first."""
 
 
 def backend_settings(
@@ -93,15 +100,44 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
     with _starting:
         before = {key: spark.conf.get(key, None) for key in settings}
         try:
-            for key, value in settings.items():
-                spark.conf.set(key, value)
+            _put(spark, settings)
             yield
         finally:
-            for key, old in before.items():
-                if old is None:
-                    spark.conf.unset(key)
-                else:
-                    spark.conf.set(key, old)
+            _put(spark, before)
+
+
+@contextlib.contextmanager
+def lent_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set `settings` on the session while a query runs: Spark reads them there, not in the query's
+    copy. When the last of the session's queries with a setting has ended, its earlier value is
+    back."""
+    session = str(spark._jsparkSession.sessionUUID())
+    with _lending:
+        for key in settings:
+            users, before = _lent.get((session, key), (0, spark.conf.get(key, None)))
+            _lent[session, key] = users + 1, before
+        _put(spark, settings)
+    try:
+        yield
+    finally:
+        with _lending:
+            for key in settings:
+                users, before = _lent.pop((session, key))
+                if users > 1:
+                    _lent[session, key] = users - 1, before
+                    continue
+                try:
+                    _put(spark, {key: before})
+                except (Py4JError, OSError) as error:  # and with it the session
+                    log.debug("%s is not put back: the JVM has ended (%s)", key, error)
+
+
+def _put(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for key, value in settings.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
 
 
 def provider_of(backend: StateBackend) -> str:

@@ -112,7 +112,7 @@ class Supervisor:
             deletes = self.cancelled and self._checkpoint.externalized_retention is DELETE
             if deletes and self._run is not None and self._run.coordinator.left_open:
                 log.warning(
-                    "job %s: %s is kept, for the next start or `seamark txn` to abort by it what is "
+                    "job %s: %s is kept: by it the next start, or `seamark txn`, aborts what is "
                     "still open",
                     self._name, self._directory,
                 )  # fmt: skip

@@ -7,6 +7,7 @@ and its return in turn, by an error put there.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from seamark.runtime import query as queries
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.query import StreamRun
 from seamark.runtime.start_checks import StartChecks
+from seamark.runtime.state_backend import lent_settings
 from seamark.sinks.sqlite.committer import SQLiteCommitter
 from tests.spark.jobs.test_failures import bounded_job, count, files, open_transactions
 
@@ -48,11 +50,17 @@ def ours() -> set[str]:
     return {name for name in names if not name.startswith(kept)}
 
 
+def settings_of(spark: SparkSession) -> dict[str, str]:
+    java = spark._jsparkSession.sessionState().conf().settings()
+    return dict(line.split("=", 1) for line in str(java).strip("{}").split(", ") if "=" in line)
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_a_start_that_fails_leaves_nothing_behind(
     spark: SparkSession, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files(tmp_path, count=2)
+    settings = settings_of(spark)
     before, closed = ours(), []
     close = SQLiteCommitter.close
     monkeypatch.setattr(SQLiteCommitter, "close", lambda self: (close(self), closed.append(self)))
@@ -70,12 +78,27 @@ def test_a_start_that_fails_leaves_nothing_behind(
         with pytest.raises(RuntimeError, match=f"planted at {place}"):
             job().run()
     until(lambda: ours() <= before)
+    assert settings_of(spark) == settings
     assert len(closed) == 1
     assert spark.streams.active == []
     assert open_transactions(tmp_path) == []
     job().run()
     assert count(tmp_path) == (10, 10)
+    assert settings_of(spark) == settings
     until(lambda: ours() <= before)
+
+
+def test_a_session_has_its_settings_back_when_the_last_query_with_them_has_ended(
+    spark: SparkSession,
+) -> None:
+    mine = spark.newSession()
+    mine.conf.set("spark.a", "mine")
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(lent_settings(mine, {"spark.a": "lent"}))
+        second.enter_context(lent_settings(mine, {"spark.a": "lent", "spark.b": "lent"}))
+        first.close()
+        assert [mine.conf.get(key, None) for key in ("spark.a", "spark.b")] == ["lent", "lent"]
+    assert [mine.conf.get(key, None) for key in ("spark.a", "spark.b")] == ["mine", None]
 
 
 def test_an_execution_that_cannot_be_recorded_does_not_end_the_job(
