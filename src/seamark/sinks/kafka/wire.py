@@ -8,10 +8,13 @@ and are not promised to stay.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from seamark.model.packages import load_driver
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -97,3 +100,54 @@ class Wire:
             group: {at: committed.offset for at, committed in offsets.items()}
             for group, offsets in answers.items()
         }
+
+
+class Membership:
+    """A member of a group, with a protocol of its own that assigns nothing; it joins in the
+    background, and joins again for ever, until `end`. `admin` serves it alone, and its client id
+    names the member."""
+
+    def __init__(self, admin: Any, group: str, session_timeout_s: float) -> None:
+        from kafka.coordinator.base import BaseCoordinator
+
+        class Member(BaseCoordinator):  # type: ignore[misc]
+            def protocol_type(self) -> str:
+                return "seamark"
+
+            def group_protocols(self) -> list[tuple[str, bytes]]:
+                return [("seamark-prefix", b"")]
+
+            def _perform_assignment(self, leader_id: str, protocol: str, members: Any) -> Any:
+                return {member.member_id: b"" for member in members}
+
+        timeout_ms = int(session_timeout_s * 1000)
+        self._net, self._group = admin._manager._net, group
+        self._member = Member(
+            admin._client,
+            group_id=group,
+            session_timeout_ms=timeout_ms,
+            max_poll_interval_ms=timeout_ms,
+            heartbeat_interval_ms=timeout_ms * 3 // 10,
+        )
+        self._ended = False
+        self._net.call_soon_with_future(self._stay)
+
+    async def _stay(self) -> None:
+        while not self._ended:
+            try:
+                await self._member.ensure_active_group_async()
+                self._member.poll_heartbeat()
+            except Exception as error:  # the brokers may be away for long: never give up
+                _log.debug("group %s: %s", self._group, error)
+            await self._net.sleep(1)
+
+    def end(self, other: Any) -> None:
+        """Leave the group, by the admin client `other`. Raises KafkaError."""
+        from kafka.admin import MemberToRemove
+
+        self._ended = True
+        self._member._close_heartbeat()
+        member_id = self._member.group_metadata().member_id
+        if member_id:
+            leaving = MemberToRemove(member_id=member_id, reason="the job ends")
+            other.remove_group_members(self._group, [leaving])
