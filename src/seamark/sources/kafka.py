@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
+from seamark.model.kafka_options import to_java
 from seamark.sources.kafka_admin import (
     KafkaGroupOffsets,
     ask_retention,
     not_told,
     retention_too_short,
 )
-from seamark.sources.kafka_client import to_java
 from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")

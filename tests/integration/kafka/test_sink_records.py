@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.contracts.sink import SinkContext
 from seamark.dev.kafka import LocalKafka
-from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
 from seamark.model.schema import Column
 from seamark.runtime.session import require_format, spark_schema, spark_session
 from seamark.sinks.kafka import KafkaSink
@@ -99,6 +99,33 @@ def test_keys_land_where_sparks_own_sink_puts_them(
 
     assert by_value(ours) == by_value(sparks)
     assert len(by_value(ours)) == len(rows)
+
+
+def test_columns_in_another_case_are_left_out_as_by_sparks_own_sink(
+    kafka: LocalKafka, topic: Topic, spark: SparkSession
+) -> None:
+    sparks, ours = topic(2), topic(2)
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": sparks}
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame = spark.createDataFrame(
+            [("K1", "k1", "V1", "v1", "T1")], "KEY STRING, key STRING, Value STRING, value STRING, "
+            "Topic STRING",
+        )  # fmt: skip
+        frame.write.format("kafka").options(**options).save()
+        write(kit.sink_on(kafka.bootstrap_servers, ours), frame)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    for name in (sparks, ours):
+        (record,) = kit.records(kafka.bootstrap_servers, name)
+        assert (record.key(), record.value()) == (b"k1", b"v1")
+    # Where nothing else is the key, Spark's own sink writes a row without one, in any session.
+    frame = spark.createDataFrame([("k2", "v2")], "KEY STRING, value STRING")
+    frame.write.format("kafka").options(**options).save()
+    (other,) = [r for r in kit.records(kafka.bootstrap_servers, sparks) if r.value() == b"v2"]
+    assert other.key() is None
+    with pytest.raises(ConfigurationError, match="`KEY` is in another case"):
+        write(kit.sink_on(kafka.bootstrap_servers, ours), frame)
 
 
 @pytest.mark.parametrize("to_own", [False, True])

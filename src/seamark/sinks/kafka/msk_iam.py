@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.model.kafka_options import HANDLER, JAAS, jaas_values
 from seamark.model.packages import install_command
 
 OPTION = "msk.iam"
@@ -24,21 +25,25 @@ MODULE = "IAMLoginModule"
 
 _PROFILE, _ROLE, _SESSION = "awsProfileName", "awsRoleArn", "awsRoleSessionName"
 _REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
+_OF_JAVA = (JAAS, HANDLER, "sasl.client.callback.handler.class")
 _MECHANISMS = ("AWS_MSK_IAM", "OAUTHBEARER")
 
 
-def from_java(options: Mapping[str, Any], values: Mapping[str, str], sink: str) -> dict[str, Any]:
-    """Return options without Java's login as ones for `oauth.py`; `values` are the login module's.
+def from_java(options: Mapping[str, str], sink: str) -> dict[str, str]:
+    """Return options, of which a login may be Amazon's of Java, as ones for `oauth.py`.
 
     Raises ConfigurationError, and MissingDependencyError if the signer is not installed.
     """
+    if MODULE not in options.get(JAAS, ""):
+        return dict(options)
+    values = jaas_values(options[JAAS])
     if unknown := sorted(values.keys() - {_PROFILE, _ROLE, _SESSION}):
         raise ConfigurationError(
             f"{sink}: sasl.jaas.config has {unknown[0]!r} for {MODULE}, which only Java's client "
             f"knows; give {_PROFILE}, or {_ROLE} and {_SESSION}, or neither for the usual AWS "
             "credentials"
         )
-    mechanism = str(options.get("sasl.mechanism", ""))
+    mechanism = options.get("sasl.mechanism", "")
     if mechanism.upper() not in _MECHANISMS:
         raise ConfigurationError(
             f"{sink}: sasl.jaas.config has {MODULE}, and sasl.mechanism is {mechanism!r}; give "
@@ -49,7 +54,8 @@ def from_java(options: Mapping[str, Any], values: Mapping[str, str], sink: str) 
             f"{sink}: MSK's IAM login needs Amazon's signer: {install_command('msk')}"
         )
     login = ";".join(f"{name}={value}" for name, value in values.items())
-    return {**options, "sasl.mechanism": "OAUTHBEARER", OPTION: login}
+    others = {name: value for name, value in options.items() if name not in _OF_JAVA}
+    return {**others, "sasl.mechanism": "OAUTHBEARER", OPTION: login}
 
 
 def sign(options: Mapping[str, str]) -> tuple[str, float]:

@@ -1,5 +1,5 @@
-"""`producer_options`: librdkafka's settings, or Java's (`java_options.py`). Some belong to Seamark,
-some are secret.
+"""`producer_options`: librdkafka's settings, or Java's (`model/kafka_options.py`). Some belong to
+Seamark, some are secret.
 
 The driver speaks to the broker through kafka-python, so `admin_options` translates the settings of
 the connection for it too.
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
-from seamark.sinks.kafka import oauth
-from seamark.sinks.kafka.java_options import from_java
+from seamark.model.kafka_options import PREFIX, from_java
+from seamark.sinks.kafka import msk_iam, oauth
 
 _OWNED = {
     "bootstrap.servers": "give bootstrap_servers= instead",
@@ -89,9 +89,10 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
                 f"{sink}: producer option {name!r} has a value of type {type(value).__name__}; "
                 "give text, a number or a bool"
             )
-        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        given[name.removeprefix(PREFIX)] = text
     texts: dict[str, str] = {}
-    for name, text in from_java(given, sink).items():
+    for name, text in from_java(msk_iam.from_java(given, sink), sink).items():
         if name in _OWNED:
             raise ConfigurationError(
                 f"{sink}: producer option {name!r} is set by Seamark: {_OWNED[name]}"

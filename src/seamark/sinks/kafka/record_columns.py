@@ -96,16 +96,17 @@ class RecordColumns:
 
     def _parts(self, schema: Schema) -> _Parts:
         by_name: dict[str, Column] = {}
-        roles = {*_TYPES, *(name.lower() for name in (*self.key, *self.value))}
+        named = {name.lower() for name in (*self.key, *self.value)}
         for column in schema:
-            if column.name.lower() in by_name and (
-                self.value_format or column.name.lower() in roles
-            ):
+            name = column.name.lower()
+            if not (self.value_format or name in named) and self._is_unlike(column, schema):
+                continue
+            if name in by_name and (self.value_format or name in named):
                 raise ConfigurationError(
                     f"{self.name}: two columns differ in upper and lower case only: "
                     f"{', '.join(column.name for column in schema)}; drop one"
                 )
-            by_name[column.name.lower()] = column
+            by_name[name] = column
         value = [self._named("value", name, by_name) for name in self.value]
         key = [self._named("key", name, by_name) for name in self.key]
         free = {n: c for n, c in by_name.items() if c not in value}
@@ -136,6 +137,21 @@ class RecordColumns:
                 "it in value= if it is data, or leave out topic= to send each row to its own topic"
             )
         return _Parts(key, value, routing)
+
+    def _is_unlike(self, column: Column, schema: Schema) -> bool:
+        """Whether a column is named as a part of the record but for its case. Spark's own sink
+        leaves it out, in every session. Here it is refused where no other column is that part: it
+        was hardly meant to be left out."""
+        role = column.name.lower()
+        if role not in _TYPES or column.name == role:
+            return False
+        given = any(other.name == role for other in schema)
+        if not given and not (role == "topic" and self.topic is not None):
+            raise ConfigurationError(
+                f"{self.name}: the column `{column.name}` is in another case than `{role}`, which "
+                f"is what Spark's own sink takes; rename it to `{role}`, or drop it"
+            )
+        return True
 
     def _key(self, columns: Sequence[Column]) -> str:
         if not columns:

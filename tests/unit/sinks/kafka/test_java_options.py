@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from seamark.model.errors import ConfigurationError
+from seamark.model.kafka_options import from_java
 from seamark.sinks.kafka import KafkaSink
-from seamark.sinks.kafka.java_options import from_java
 from seamark.sinks.kafka.options import admin_options
 
 SCRAM = (

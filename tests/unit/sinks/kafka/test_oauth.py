@@ -8,8 +8,7 @@ import pytest
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
-from seamark.sinks.kafka import oauth
-from seamark.sources.kafka_client import to_java
+from seamark.model.kafka_options import from_java, to_java
 
 RDKAFKA = {
     "security.protocol": "SASL_SSL",
@@ -41,10 +40,10 @@ def test_there_and_back() -> None:
     )
     assert not [name for name in java if "client" in name and "handler" not in name]
     with_protocol = {"security.protocol": "SASL_SSL", **java}
-    assert oauth.from_java(with_protocol, "sink") == RDKAFKA
+    assert from_java(with_protocol, "sink") == RDKAFKA
     assert dict(sink(with_protocol).producer_options) == RDKAFKA
     prefixed = {f"kafka.{name}": value for name, value in java.items()}
-    found = oauth.from_java(prefixed, "sink")
+    found = from_java(prefixed, "sink")
     assert found["sasl.oauthbearer.token.endpoint.url"] == "https://idp/token"
 
 
@@ -96,6 +95,11 @@ def test_another_java_class() -> None:
     ("options", "match"),
     [
         ({"sasl.username": "u", "sasl.mechanism": "GSSAPI"}, "mechanism is 'GSSAPI'; give one of"),
+        ({"sasl.username": "u", "sasl.mechanism": "PLAIN"}, r"kafka\.sasl\.password is not given"),
+        (
+            {"sasl.username": "u", "sasl.mechanism": "OAUTHBEARER"},
+            r"kafka\.sasl\.oauthbearer\.client\.id is not given, and a login by OAUTHBEARER",
+        ),
         ({"ssl.certificate.location": "/a", "ssl.key.location": "/b"}, "two files"),
     ],
 )

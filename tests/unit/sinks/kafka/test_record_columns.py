@@ -16,7 +16,7 @@ from seamark.sinks.kafka import KafkaSink
 
 HEADERS = Column("headers", "array<struct<key:string,value:binary>>")
 VALUE, PARTITION, TOPIC = (
-    Column("Value", "string"), Column("partition", "int"), Column("topic", "string"),
+    Column("value", "string"), Column("partition", "int"), Column("topic", "string"),
 )  # fmt: skip
 ID, AMOUNT, KEY = Column("id", "bigint"), Column("amount", "double"), Column("key", "string")
 NO_KEY = "CAST(NULL AS BINARY) AS key"
@@ -37,32 +37,38 @@ def json(*names: str) -> str:
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ((VALUE,), [NO_KEY, "CAST(`Value` AS BINARY) AS value"]),
+        ((VALUE,), [NO_KEY, "CAST(`value` AS BINARY) AS value"]),
         (
             (Column("value", "binary"), KEY),
             ["CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"],
         ),
         (
-            (HEADERS, PARTITION, VALUE, Column("KEY", "binary")),
+            (HEADERS, PARTITION, VALUE, Column("key", "binary")),
             [
-                "CAST(`KEY` AS BINARY) AS key", "CAST(`Value` AS BINARY) AS value",
+                "CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value",
                 "`partition` AS partition", "`headers` AS headers",
             ],
         ),
         (
             (VALUE, Column("key", "void")),
-            ["CAST(`key` AS BINARY) AS key", "CAST(`Value` AS BINARY) AS value"],
+            ["CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"],
         ),
         # A row as Spark's own source gives it; the topic of the sink comes before the row's.
         (
             (Column("key", "binary"), VALUE, TOPIC, PARTITION, Column("offset", "bigint"),
              Column("timestamp", "timestamp"), Column("timestampType", "int"), HEADERS),
             [
-                "CAST(`key` AS BINARY) AS key", "CAST(`Value` AS BINARY) AS value",
+                "CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value",
                 "`partition` AS partition", "`headers` AS headers",
             ],
         ),
-        ((VALUE, ID, Column("ID", "int")), [NO_KEY, "CAST(`Value` AS BINARY) AS value"]),
+        ((VALUE, ID, Column("ID", "int")), [NO_KEY, "CAST(`value` AS BINARY) AS value"]),
+        # Names count with their case, as in Spark's own sink.
+        ((Column("VALUE", "int"), VALUE), [NO_KEY, "CAST(`value` AS BINARY) AS value"]),
+        (
+            (Column("KEY", "int"), VALUE, KEY, Column("Topic", "int")),
+            ["CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"],
+        ),
     ],
 )  # fmt: skip
 def test_the_columns_of_sparks_own_sink(schema: Schema, expected: list[str]) -> None:
@@ -126,10 +132,13 @@ def test_avro_is_made_by_spark_from_a_schema_of_the_columns() -> None:
         ({}, (VALUE, Column("partition", "bigint")), ["`partition`", "bigint"]),
         ({}, (VALUE, Column("headers", "map<string,string>")), ["`headers`", "array<struct<key"]),
         ({}, (VALUE, Column("headers", "array<struct<key:string,value:string>>")), ["`headers`"]),
-        ({}, (VALUE, Column("VALUE", "string")), ["case"]),
+        ({}, (Column("Value", "string"), Column("VALUE", "string")), ["case", "`Value`"]),
+        ({}, (VALUE, Column("KEY", "binary")), ["`KEY` is in another case", "rename it to `key`"]),
+        ({"topic": None}, (VALUE, Column("Topic", "string")), ["`Topic`", "rename it to `topic`"]),
+        ({"key": "a"}, (VALUE, Column("a", "int"), Column("A", "int")), ["case only", "drop one"]),
         ({"topic": None}, (VALUE,), ["`topic` is missing because the sink has no topic="]),
         ({"topic": None}, (VALUE, Column("topic", "int")), ["`topic`", "int", "string"]),
-        ({"key": "nr"}, (VALUE, ID), ["key= names the column 'nr'", "Value, id"]),
+        ({"key": "nr"}, (VALUE, ID), ["key= names the column 'nr'", "value, id"]),
         ({"key": "amount"}, (VALUE, AMOUNT), ["key='amount'", "double", "bigint"]),
         ({"key": "id"}, (VALUE, ID, KEY), ["`key`", "none of those"]),
         ({"value_format": "json", "value": ["nr"]}, (ID,), ["value= names the column 'nr'", "id"]),
