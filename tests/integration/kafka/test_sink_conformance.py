@@ -7,16 +7,19 @@ batch goes to a partition of its own; the hiding itself is in `test_sink_transac
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamark.dev.kafka import LocalKafka
+from seamark.sinks.kafka import broker, preflight, prefix_owner, producer_pool
 from seamark.verify.conformance import (
     CuttingProxy,
     DeadLetterConformance,
@@ -80,6 +83,18 @@ def proxied() -> Iterator[tuple[LocalKafka, CuttingProxy]]:
             yield kafka, proxy
 
 
+@contextlib.contextmanager
+def outage(proxy: CuttingProxy, how: Any) -> Iterator[None]:
+    """Harm the proxy's lines, and wait seconds where the sink waits for longer: the suite asks
+    dozens of times."""
+    with pytest.MonkeyPatch.context() as patch, proxy.outage(how):
+        patch.setattr(broker, "REQUEST_TIMEOUT_S", 1.0)
+        patch.setattr(prefix_owner, "_JOIN_TIMEOUT_S", 2.0)
+        patch.setattr(preflight, "_WHY_TIMEOUT_S", 1.0)
+        patch.setattr(producer_pool, "INIT_TIMEOUT_S", 3.0)
+        yield
+
+
 class TestOutages(OutageConformance):
     """Away, silent, answering by halves; read beside the proxy."""
 
@@ -102,7 +117,7 @@ class TestOutages(OutageConformance):
             sink=sink,
             batch=batch,
             visible=lambda: kit.visible(kafka.bootstrap_servers, name),
-            outages={how: partial(proxy.outage, how) for how in ("resets", "drops", "halves")},
+            outages={how: partial(outage, proxy, how) for how in ("resets", "drops", "halves")},
         )
 
 
