@@ -14,7 +14,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Any
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
 from seamark.model.errors import MissingDependencyError
 from seamark.runtime import jars
+from tests.servers.memory import server_directory
 
 MAVEN_VERSION = "11.4.5"
 PASSWORD = "s3cr3t/p@ss"
@@ -45,10 +45,7 @@ class MariaDBServer(ServerProcess):
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._programs = self._find_programs()
-        # In memory where there is room: it survives kill -9 of a process just the same.
-        memory = Path("/dev/shm")
-        roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
-        root = Path(tempfile.mkdtemp(prefix="sm-mariadb-", dir=memory if roomy else None))
+        root = server_directory("sm-mariadb-")
         super().__init__(root, {**_SETTINGS, **(settings or {})})
         self._data = root / "data"
 

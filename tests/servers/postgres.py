@@ -1,5 +1,15 @@
 """PostgreSQL, as `seamark.dev` starts it."""
 
-from seamark.dev.postgres import PostgresServer
+from __future__ import annotations
 
-__all__ = ["PostgresServer"]
+from collections.abc import Mapping
+
+from seamark.dev import postgres
+from tests.servers.memory import server_directory
+
+
+class PostgresServer(postgres.PostgresServer):
+    """`settings` are those of postgresql.conf."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(settings, root=server_directory("sm-postgres-"))

@@ -15,12 +15,12 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
+from tests.servers.memory import server_directory
 
 PASSWORD = "s3cr3t/p@ss"
 _SETTINGS = {
@@ -38,8 +38,7 @@ class RedisServer(ServerProcess):
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, tls: bool = False) -> None:
         self._program = _program(tls=tls)
-        root = Path(tempfile.mkdtemp(prefix="sm-redis-"))
-        super().__init__(root, {**_SETTINGS, **(settings or {})})
+        super().__init__(server_directory("sm-redis-"), {**_SETTINGS, **(settings or {})})
 
     def url(self, database: int = 0, port: int = 0) -> str:
         """Return the URL to connect with."""

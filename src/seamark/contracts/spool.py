@@ -137,7 +137,8 @@ class SpoolWriter:
                 "give the job a storage that the driver and all executors share"
             )
         self._file = _Checksummed(directory.create(self._path))
-        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        # A task has one core: a hand-over to another thread costs more than a batch's compression.
+        options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         self._writer = pa.ipc.new_file(self._file, schema, options=options)
 
 

@@ -33,16 +33,21 @@ _SETTINGS = {
 
 
 class PostgresServer(ServerProcess):
-    """`settings` are those of postgresql.conf; `port` None is a free one. The superuser is
-    ``postgres``, without a password."""
+    """`settings` are those of postgresql.conf; `port` None is a free one, `root` None a new
+    directory. The superuser is ``postgres``, without a password."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None, port: int | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        port: int | None = None,
+        root: Path | None = None,
+    ) -> None:
         if port is not None:
             require_free([port], "PostgreSQL")
         for module in ("psutil", "psycopg"):
             load_driver(module, "PostgreSQL for trials needs it", _EXTRAS)
         # Of its own: the server's user must be able to reach it, which it cannot in tmp_path.
-        root = Path(tempfile.mkdtemp(prefix="sm-postgres-"))
+        root = root or Path(tempfile.mkdtemp(prefix="sm-postgres-"))
         super().__init__(root, {**_SETTINGS, **(settings or {})}, port)
         self._data = root / "data"
         if os.geteuid() == 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from seamark.dev.kafka import LocalKafka
 from tests.chaos.checker import Kind
@@ -29,9 +30,15 @@ POINTS = [
     "committed:3",
 ]
 WORKER_POINTS = ["channel-state-written:2", "channel-state-read:2"]
+FEW = {"maxOffsetsPerTrigger": "400"}
+"""An epoch's rows: two or three epochs long. Sources rest while a whole epoch's rows wait, and the
+backlog of a driver's start would take the sink half a minute."""
+
+QUICK = {"slow_sink": False, "source_options": {}}
+"""Options of the last driver: a backlog of minutes waits for it."""
 
 
-def slow(directory: Path, kafka: LocalKafka, **options: str) -> PassthroughScenario:
+def slow(directory: Path, kafka: LocalKafka, **options: Any) -> PassthroughScenario:
     """Return a job whose sink takes 4 ms for a row, and whose epochs take 300 ms: rows come faster
     than they are written, until the input ends."""
     options = {**UNALIGNED, **options}
@@ -54,18 +61,18 @@ def dead_worker(log: str) -> bool:
 
 
 def test_killed_while_rows_are_in_flight(kafka: LocalKafka, tmp_path: Path) -> None:
-    with slow(tmp_path, kafka) as scenario:
+    with slow(tmp_path, kafka, source_options=FEW) as scenario:
         driver = scenario.die_at_each(POINTS, then=WORKER_POINTS[0])
         killed = rows_in_flight(scenario)
         assert sum(rows > 0 for rows in killed.values()) > len(killed) / 2, killed
         for following in [*WORKER_POINTS[1:], None]:
-            # Sources rest while a whole epoch's rows wait, and none are added to them.
+            coming, gate = scenario.held(following, **({} if following else QUICK))
             wait_until("a dead worker", lambda: dead_worker(driver.text()), 120)  # noqa: B023
             before = len(driver.epochs())
             wait_until("epochs after it", lambda: len(driver.epochs()) > before + 2, 120)  # noqa: B023
             driver.kill_tree()
-            # The last driver's sink is quick: a backlog of minutes waits for it.
-            driver = scenario.start(following, slow_sink=following is not None)
+            gate.touch()
+            driver = coming
         scenario.finish(driver)
         assert scenario.open_transactions() == []
 

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamark.dev.kafka import LocalKafka
-from seamark.sinks.kafka import broker, preflight, prefix_owner, producer_pool
+from seamark.sinks.kafka import broker, prefix_owner, preflight, producer_pool
 from seamark.verify.conformance import (
     CuttingProxy,
     DeadLetterConformance,

@@ -195,7 +195,7 @@ def test_every_call_fails_once(
             monkeypatch.setattr(files_deadline, name, 3.0)
         monkeypatch.setattr(storage_check, "DEADLINE_S", 3.0)
     chosen = [call for call in calls if can_fail(call, way)]
-    with ThreadPoolExecutor(16 if hangs else 1) as pool:
+    with ThreadPoolExecutor(16 if hangs else 8) as pool:
         wrong = pool.map(
             lambda case: fails(begun, tmp_path / str(case[0]), case[1], way), enumerate(chosen)
         )
