@@ -36,13 +36,36 @@ class JobPlan(United):
         super().__init__(branches_of(sinks, declared.key))
         self.declared = declared
         self.spark: SparkSession = sinks[0].dataframe.sparkSession
-        names, mode = [branch.name for branch in self.branches], declared.output_mode
+        self.query = self._planned()
+        if self._free_watermarks():
+            self.query = self._planned()
+        names = [branch.name for branch in self.branches]
+        self.uids = find_uids(self.query, sources, declared.operators, names)
+
+    def _planned(self) -> PlannedQuery:
+        mode = self.declared.output_mode
         try:
-            self.query = PlannedQuery(self.stream, mode, declared.key, len(names))
+            return PlannedQuery(self.stream, mode, self.declared.key, len(self.branches))
         except Py4JJavaError:
             refuse_unsupported(self.stream, mode)  # with a better message
             raise
-        self.uids = find_uids(self.query, sources, declared.operators, names)
+
+    def _free_watermarks(self) -> bool:
+        """Take the watermarks out of the branches without state, if others have state. Tell whether
+        there were some: a query's watermark is the lowest of all, and a rare row in a branch that
+        reads none of it (alerts, say) would hold back the windows of another."""
+        with_state = {operator.branch for operator in self.query.operators}
+        if not with_state:
+            return False
+        freed = [
+            branch if number in with_state else branch.without_watermarks()
+            for number, branch in enumerate(self.branches)
+        ]
+        changed = any(new is not old for new, old in zip(freed, self.branches, strict=True))
+        if changed:
+            self.branches = freed
+            del self.stream
+        return changed
 
     def graph(self) -> JobGraph:
         """Return the job's graph; raises Spark's errors."""

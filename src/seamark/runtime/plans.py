@@ -93,6 +93,17 @@ def contains(node: Any, pattern: str) -> bool:
     return bool(node.containsPattern(getattr(patterns, pattern)()))
 
 
+def without_watermarks(frame: DataFrame) -> DataFrame:
+    """Return the stream without the watermarks in its plan; itself if it has none."""
+    plan, spark = analysed(frame), frame.sparkSession
+    if not contains(plan, "EVENT_TIME_WATERMARK"):
+        return frame
+    dataset = scala_class(plan, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(
+        dataset.ofRows(spark._jsparkSession, java_plans().withoutWatermarks(plan)), spark
+    )
+
+
 class Compared:
     """A plan for many comparisons. Plans with different hashes are told apart without asking Spark.
 

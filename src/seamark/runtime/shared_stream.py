@@ -19,7 +19,7 @@ branch of its own, and Spark computes everything below once more for it (docs/sh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import zip_longest
 from typing import Any
@@ -38,6 +38,7 @@ from seamark.runtime.plans import (
     name_of,
     scala_class,
     scala_seq,
+    without_watermarks,
 )
 
 _STEPS = ("Project", "Filter", "Generate")
@@ -59,6 +60,11 @@ class Branch:
     def stream(self) -> DataFrame:
         """The stream, made at the first access: the plan takes hundreds of Java calls."""
         return self.make_stream()
+
+    def without_watermarks(self) -> Branch:
+        """Return the branch without the watermarks in its plan; itself if it has none."""
+        stream = without_watermarks(self.stream)
+        return self if stream is self.stream else replace(self, make_stream=lambda: stream)
 
     @property
     def name(self) -> str:

@@ -123,6 +123,16 @@ public final class SeamarkPlan {
         org.apache.spark.api.python.PythonUtils.toSeq(below));
   }
 
+  /** The plan without its watermarks. */
+  public LogicalPlan withoutWatermarks(LogicalPlan plan) {
+    ArrayList below = new ArrayList();
+    scala.collection.Iterator each = plan.children().iterator();
+    while (each.hasNext()) below.add(withoutWatermarks((LogicalPlan) each.next()));
+    if (plan instanceof EventTimeWatermark) return (LogicalPlan) below.get(0);
+    return (LogicalPlan) plan.withNewChildren(
+        org.apache.spark.api.python.PythonUtils.toSeq(below));
+  }
+
   // --- the analysed plan
 
   /** Copies and numbers the plan; once. */
