@@ -72,6 +72,12 @@ class DeltaCommittable:
         """The files, parsed from their JSON."""
         return [DataFile(**json.loads(text)) for text in self.files]
 
+    @property
+    def merged_by(self) -> tuple[tuple[str, ...], str]:
+        """The keys and op of rows to be merged; no keys for files to be appended."""
+        files = self.data_files
+        return (tuple(files[0].keys), files[0].op) if files else ((), "")
+
 
 def file_name(handle: str, number: int) -> str:
     """Return the name of the attempt's data file `number`. Names sort by epoch and are unique."""

@@ -254,20 +254,17 @@ class DeltaCommitter:
     ) -> list[DeltaCommittable]:
         """Set every known outcome; return the committables still to be committed."""
         silent: dict[int, DeltaCommittable] = {}
-        entries = []
+        versions = []
         for position, committable in enumerate(committables):
             entry = self._told(committable)
-            if entry is None:
-                silent[position] = committable
-            elif entry.outcome == COMMITTED:
-                entries.append(entry.version)
+            if entry is not None and entry.outcome == COMMITTED:
+                versions.append(entry.version)
                 outcomes[position] = CommitOutcome.ALREADY_COMMITTED
-            else:
+            elif entry is not None:
                 outcomes[position] = CommitOutcome.LOST
-        self._sync_entries(entries)
-        for position, committable in list(silent.items()):
-            if not self._ledger.knows(committable.log_version):
-                del silent[position]
+            elif self._ledger.knows(committable.log_version):
+                silent[position] = committable
+            else:
                 outcomes[position] = CommitOutcome.UNKNOWN
                 _log.error(
                     "%s: log entries since version %d have been cleaned up "
@@ -275,6 +272,7 @@ class DeltaCommitter:
                     "committed and its files removed since",
                     self._name, committable.log_version, committable.epoch,
                 )  # fmt: skip
+        self._sync_entries(versions)
         torn = self._torn(list(silent.values()))
         store.require_mounted(self._files)
         for position, committable in silent.items():
@@ -302,27 +300,23 @@ class DeltaCommitter:
     # --- writing
 
     def _add(self, committables: Sequence[DeltaCommittable]) -> bool:
-        """Commit the files to be appended, and those to be merged. Return False if perhaps
+        """Commit the files to be appended, then those to be merged. Return False if perhaps
         refused."""
-        appended = [c for c in committables if not any(file.keys for file in c.data_files)]
-        if appended and not self._add_files(appended):
-            return False
-        merged = [c for c in committables if c not in appended]
-        kinds = {(tuple(c.data_files[0].keys), c.data_files[0].op) for c in merged}
-        return all(self._merge(merged, kind) for kind in sorted(kinds))
+        kinds = sorted({c.merged_by for c in committables})  # without keys first
+        return all(
+            (self._merge if keys else self._add_files)(
+                [c for c in committables if c.merged_by == (keys, op)]
+            )
+            for keys, op in kinds
+        )
 
-    def _merge(
-        self, committables: Sequence[DeltaCommittable], kind: tuple[tuple[str, ...], str]
-    ) -> bool:
-        """Merge the rows staged with these keys and this op."""
+    def _merge(self, committables: Sequence[DeltaCommittable]) -> bool:
+        """Merge rows staged with the same keys and op."""
         from deltalake.exceptions import CommitFailedError as RefusedError
 
         from seamark.sinks.delta import merging
 
-        found = sorted(
-            (c for c in committables if (tuple(c.data_files[0].keys), c.data_files[0].op) == kind),
-            key=lambda c: (c.epoch, parse(c.handle).partition),
-        )
+        found = sorted(committables, key=lambda c: (c.epoch, parse(c.handle).partition))
         staged = [file for c in found for file in c.data_files]
         handles = [c.handle for c in found]
         epoch = found[-1].epoch
@@ -416,7 +410,7 @@ class DeltaCommitter:
         """Delete the staged rows and the records, best effort: the next `list_lingering` comes back
         to leftovers."""
         try:
-            staged = [c for c in ended if self._sink.keys or any(f.keys for f in c.data_files)]
+            staged = [c for c in ended if self._sink.keys or c.merged_by[0]]
             found = [p for c in staged for p in pending_files.data_paths(self._files, c)]
             store.delete(self._files, [path for path in found if path.startswith(STAGED)])
             store.delete(self._files, [p for c in ended for p in pending_files.records(c)])

@@ -24,7 +24,7 @@ from seamark.model.packages import load_driver
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.servers import denied_or, tell
+from seamark.sinks.internal.servers import tell, usable
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
@@ -107,21 +107,13 @@ def look(sink: DeltaSink, context: SinkContext, name: str) -> Iterator[Finding]:
         yield from findings(table, sink, context, name)
 
 
-@contextlib.contextmanager
-def _usable(name: str) -> Iterator[None]:
-    try:
-        yield
-    except errors() as error:
-        raise PreflightError(
-            Finding(
-                denied_or(FindingCode.SV001, error),
-                name,
-                f"it cannot be used: {error}",
-                "see that the path is right, that the driver and all executors can reach it and "
-                "may write there, and for S3 that spark.hadoop.fs.s3a.* or storage_options say "
-                "where and as whom",
-            )
-        ) from error
+def _usable(name: str) -> contextlib.AbstractContextManager[None]:
+    return usable(
+        name,
+        errors(),
+        "see that the path is right, that the driver and all executors can reach it and may write "
+        "there, and for S3 that spark.hadoop.fs.s3a.* or storage_options say where and as whom",
+    )
 
 
 def _loaded(sink: DeltaSink, hadoop: HadoopSettings) -> Any:

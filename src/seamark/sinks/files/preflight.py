@@ -3,7 +3,6 @@ first error of a start, and tries out what a commit needs."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,9 @@ from pathlib import Path
 from seamark.contracts.sink import SinkContext
 from seamark.file_systems import Directory
 from seamark.file_systems.local import LocalDirectory, obstacle
-from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.sinks.files.pending import Pending
-from seamark.sinks.internal.servers import denied_or, tell
+from seamark.sinks.internal.servers import tell, usable
 
 _log = logging.getLogger(__name__)
 _REMEDY = (
@@ -26,14 +24,14 @@ _REMEDY = (
 def check(directory: Directory, pending: Pending, context: SinkContext, name: str) -> None:
     """Raise PreflightError for the first error. Tries out every operation of a commit or abort."""
     tell(findings(directory, name), _log)
-    with _usable(name):
+    with usable(name, OSError, _REMEDY):
         pending.preflight(context.job_id, context.sink_uid)
 
 
 def findings(directory: Directory, name: str) -> Iterator[Finding]:
     """The directory is Spark's own. Raises PreflightError if it cannot be listed, or written; as
     nothing is written here, a missing right to write on a store is not seen."""
-    with _usable(name):
+    with usable(name, OSError, _REMEDY):
         problem = isinstance(directory, LocalDirectory) and obstacle(Path(directory.uri))
         if problem:
             raise problem
@@ -46,12 +44,3 @@ def findings(directory: Directory, name: str) -> Iterator[Finding]:
             "Spark would not see the files that this job adds",
             "give FileSink another directory",
         )
-
-
-@contextlib.contextmanager
-def _usable(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        code = denied_or(FindingCode.SV001, error)
-        raise PreflightError(Finding(code, name, f"it cannot be used: {error}", _REMEDY)) from error

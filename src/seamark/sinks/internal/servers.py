@@ -10,10 +10,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from seamark.model.errors import (
-    ConfigurationError,
-    PreflightError,
-)
+from seamark.model.errors import CommitFailedError, ConfigurationError, PreflightError
 from seamark.model.findings import Finding, FindingCode, errors
 
 T = TypeVar("T")
@@ -85,12 +82,32 @@ def listed(findings: Iterable[Finding]) -> list[Finding]:
     return found
 
 
-def denied_or(otherwise: FindingCode, error: BaseException) -> FindingCode:
-    """Return the code for a file system's error: SV003 for a missing right, SV005 for a path that
-    is no directory."""
-    if isinstance(error, PermissionError):
-        return FindingCode.SV003
-    return FindingCode.SV005 if isinstance(error, NotADirectoryError) else otherwise
+@contextlib.contextmanager
+def usable(
+    name: str,
+    errors: type[Exception] | tuple[type[Exception], ...],
+    remedy: str,
+    code: FindingCode = FindingCode.SV001,
+) -> Iterator[None]:
+    """Make PreflightError of the errors of a look at a place: SV003 for a missing right, SV005 for
+    a path that is no directory, `code` for any other."""
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, PermissionError):
+            code = FindingCode.SV003
+        elif isinstance(error, NotADirectoryError):
+            code = FindingCode.SV005
+        raise PreflightError(Finding(code, name, f"it cannot be used: {error}", remedy)) from error
+
+
+def not_committed(name: str, epoch: int, error: BaseException) -> CommitFailedError:
+    """Return the error for decided rows that the target refuses for good."""
+    return CommitFailedError(
+        f"{name}: the rows of epoch {epoch} are decided and cannot be made visible: {error}. "
+        "Nothing of this commit is visible; mend the table or the disk and start the job again, "
+        "and they are committed"
+    )
 
 
 class Reasons:

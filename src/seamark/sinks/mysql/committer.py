@@ -21,9 +21,8 @@ from seamark.contracts.sink import (
     SinkContext,
 )
 from seamark.model import failpoints
-from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import ConnectedCommitter
+from seamark.sinks.internal.servers import ConnectedCommitter, not_committed
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, preflight, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
@@ -144,11 +143,7 @@ class MySQLCommitter(ConnectedCommitter):
         except errors as error:
             if not server.is_lasting(error):
                 raise
-            raise CommitFailedError(
-                f"{self._name}: the rows of epoch {committables[0].name.epoch} are decided and "
-                f"cannot be moved into the table: {error}. Nothing of this commit is visible; mend "
-                "the table and start the job again, and they are moved"
-            ) from error
+            raise not_committed(self._name, committables[0].name.epoch, error) from error
         failpoints.reached("ledger-committed")
         gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
         self._drop([c for c, how in zip(committables, outcomes, strict=True) if how not in gone])

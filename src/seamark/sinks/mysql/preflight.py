@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
@@ -246,6 +247,7 @@ def column_findings(
     sink: MySQLSink, schema: Schema, name: str, facts: TableFacts
 ) -> Iterator[Finding]:
     """A column is missing, would alter values, or must be given and is not."""
+    unfit = partial(Finding, FindingCode.SV005, name)
     columns = {column.name.lower(): column for column in facts.columns}
     given = {column.name.lower() for column in schema}
     alter = f"ALTER TABLE {_target(sink)}"
@@ -255,26 +257,20 @@ def column_findings(
             f"{server.quoted(column.name)} {table.column_type(column, column.name in sink.keys)}"
         )
         if target is None:
-            yield Finding(
-                FindingCode.SV005,
-                name,
+            yield unfit(
                 f"{_target(sink)} has no column {column.name!r} (it has "
                 f"{', '.join(c.name for c in facts.columns)})",
                 f"drop it from the DataFrame, or {alter} ADD COLUMN {wanted}",
             )
         elif why := table.misfit(column, target):
-            yield Finding(
-                FindingCode.SV005,
-                name,
+            yield unfit(
                 f"column {column.name!r} is {column.type} in the DataFrame, and "
                 f"{target.data_type} in {_target(sink)} {why}",
                 f"convert it in the DataFrame, or {alter} MODIFY {wanted}",
             )
     for target in facts.columns:
         if target.must_be_given and not target.generated and target.name.lower() not in given:
-            yield Finding(
-                FindingCode.SV005,
-                name,
+            yield unfit(
                 f"column {target.name!r} of {_target(sink)} is NOT NULL, has no default and is not "
                 "in the DataFrame",
                 "select it, or give it a default",
@@ -285,13 +281,12 @@ def key_findings(
     sink: MySQLSink, schema: Schema, name: str, facts: TableFacts
 ) -> Iterator[Finding]:
     """No unique index has exactly the keys, or another one would overwrite rows too."""
+    unfit = partial(Finding, FindingCode.SV005, name)
     keys, shown = {key.lower() for key in sink.keys}, ", ".join(sink.keys)
     given = {column.name.lower() for column in schema}
     parts = {index: {column.lower() for column in index.columns} for index in facts.indexes}
     if keys not in parts.values():
-        yield Finding(
-            FindingCode.SV005,
-            name,
+        yield unfit(
             f"{_target(sink)} has no unique index on exactly ({shown}), by which rows could be "
             "found again",
             f"ALTER TABLE {_target(sink)} ADD PRIMARY KEY "
@@ -299,9 +294,7 @@ def key_findings(
         )
     for index, columns in parts.items():
         if columns != keys and columns <= given:
-            yield Finding(
-                FindingCode.SV005,
-                name,
+            yield unfit(
                 f"{_target(sink)} has a second unique index, {index.name} on "
                 f"({', '.join(index.columns)}): MySQL would also overwrite rows that share that "
                 "one",

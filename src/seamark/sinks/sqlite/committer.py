@@ -25,8 +25,8 @@ from seamark.contracts.sink import (
 )
 from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
-from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
+from seamark.sinks.internal.servers import not_committed
 from seamark.sinks.internal.staged_files import StagedFile, list_staged
 from seamark.sinks.sqlite import database, merging, preflight
 from seamark.sinks.sqlite.database import Target
@@ -67,11 +67,8 @@ class SQLiteCommitter:
         except database.driver_errors() as error:
             if database.may_pass(error):
                 raise
-            raise CommitFailedError(
-                f"{self._name}, table {self._table}: the rows of epoch {committables[0].epoch} are "
-                f"decided and cannot be inserted: {error}. Nothing of this commit is visible; mend "
-                "the table or the disk and start the job again, and they are inserted"
-            ) from error
+            name = f"{self._name}, table {self._table}"
+            raise not_committed(name, committables[0].epoch, error) from error
         failpoints.reached("ledger-committed")
         done = (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
         pairs = zip(committables, outcomes, strict=True)

@@ -3,16 +3,15 @@ first error of a start, and makes what the job needs."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from seamark.contracts.sink import SinkContext
 from seamark.file_systems.local import make_directory, obstacle
-from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode
-from seamark.sinks.internal.servers import tell
+from seamark.sinks.internal.servers import tell, usable
 from seamark.sinks.internal.staged_files import staging_directory
 from seamark.sinks.sqlite import database
 from seamark.sinks.sqlite.database import Target
@@ -23,7 +22,7 @@ _log = logging.getLogger(__name__)
 def check(target: Target, root: Path, context: SinkContext, name: str) -> None:
     """Raise PreflightError for the first error. Creates database, ledger and staging area."""
     tell(findings(target, context, name), _log)
-    with _usable(target, name):
+    with _usable(name):
         database.prepare(target.path)
         make_directory(staging_directory(root, context))
 
@@ -40,22 +39,16 @@ def findings(target: Target, context: SinkContext, name: str) -> Iterator[Findin
         yield Finding(FindingCode.SV003, name, str(problem), "allow it, or change SQLiteSink path")
         return
     columns = [column.name for column in context.schema]
-    with _usable(target, name):
+    with _usable(name):
         misfits = list(database.misfits(target, columns)) if columns else []
     for why, remedy in misfits:
         yield Finding(FindingCode.SV005, f"sink {context.sink_uid!r}", why, remedy)
 
 
-@contextlib.contextmanager
-def _usable(target: Target, name: str) -> Iterator[None]:
-    try:
-        yield
-    except (database.driver_errors(), OSError) as error:
-        raise PreflightError(
-            Finding(
-                FindingCode.SV002,
-                name,
-                f"it cannot be used: {error}",
-                "give a SQLite database that this user may write and that no program keeps locked",
-            )
-        ) from error
+def _usable(name: str) -> AbstractContextManager[None]:
+    return usable(
+        name,
+        (database.driver_errors(), OSError),
+        "give a SQLite database that this user may write and that no program keeps locked",
+        FindingCode.SV002,
+    )

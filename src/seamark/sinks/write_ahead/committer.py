@@ -20,11 +20,9 @@ from seamark.file_systems import open_directory
 from seamark.model import failpoints
 from seamark.model.errors import (
     CommitFailedError,
-    PreflightError,
     SendRefusedError,
 )
-from seamark.model.findings import Finding, FindingCode
-from seamark.sinks.internal.servers import Reasons, denied_or
+from seamark.sinks.internal.servers import Reasons, usable
 from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, Sent, SpooledRows, read_sent
 
 if TYPE_CHECKING:
@@ -46,17 +44,12 @@ class WriteAheadCommitter:
 
     def preflight(self) -> None:
         """Check the spool, and let the sink check its target. Raises PreflightError."""
-        try:
+        with usable(
+            f"{self._name}: its spool {self._own.uri}",
+            OSError,
+            "see that the checkpoint storage answers and lets this user list files",
+        ):
             self._own.list("0")
-        except OSError as error:
-            raise PreflightError(
-                Finding(
-                    denied_or(FindingCode.SV001, error),
-                    self._name,
-                    f"its spool {self._own.uri} cannot be used: {error}",
-                    "see that the checkpoint storage answers and lets this user list files",
-                )
-            ) from error
         self._sink.check_target()
 
     def commit(self, committables: Sequence[SpooledRows]) -> Sequence[CommitOutcome]:
