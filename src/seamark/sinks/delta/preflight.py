@@ -10,6 +10,7 @@ import re
 import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -310,23 +311,19 @@ def _check_exclusive_create(path: str, hadoop: HadoopSettings, name: str) -> Non
     deltalake.DeltaTable.create(uri, schema, storage_options=options)
     tables = [deltalake.DeltaTable(uri, storage_options=options) for _ in range(_CREATORS)]
     start = threading.Barrier(_CREATORS)
-    outcomes: list[Exception | None] = []
 
-    def commit(table: Any) -> None:
+    def commit(table: Any) -> Exception | None:
         transaction = deltalake.transaction.Transaction("probe", 0)
         properties = deltalake.CommitProperties(app_transactions=[transaction])
         start.wait()
         try:
             table.create_write_transaction([], "append", schema, commit_properties=properties)
-            outcomes.append(None)
+            return None
         except errors() as error:
-            outcomes.append(error)
+            return error
 
-    threads = [threading.Thread(target=commit, args=(table,)) for table in tables]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(_CREATORS) as threads:
+        outcomes = list(threads.map(commit, tables))
     files = open_directory(path, hadoop)
     with contextlib.suppress(OSError):
         for left in files.list(below):

@@ -7,9 +7,10 @@ Hadoop settings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from seamark.file_systems import Directory, HadoopSettings
 from seamark.file_systems.hdfs import client_settings
@@ -22,6 +23,7 @@ _DEADLINES = {
 }
 """A call to an unreachable store must return within seconds."""
 _AT_ONCE = 16
+T = TypeVar("T")
 
 
 def is_local(uri: str) -> bool:
@@ -81,20 +83,19 @@ def write(files: Directory, path: str, data: bytes) -> None:
 
 def sizes(files: Directory, paths: Sequence[str]) -> list[int | None]:
     """Return each file's size in bytes, None for a missing file."""
-    if is_local(files.uri) or len(paths) < 2:
-        return [files.size(path) for path in paths]
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(files.size, paths))
+    return _each(files, files.size, paths)
 
 
 def delete(files: Directory, paths: Sequence[str]) -> None:
     """Delete files; missing ones are fine."""
+    _each(files, files.delete, paths)
+
+
+def _each(files: Directory, ask: Callable[[str], T], paths: Sequence[str]) -> list[T]:
     if is_local(files.uri) or len(paths) < 2:
-        for path in paths:
-            files.delete(path)
-        return
+        return [ask(path) for path in paths]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        list(threads.map(files.delete, paths))
+        return list(threads.map(ask, paths))
 
 
 def sync(files: Directory, paths: Sequence[str]) -> None:

@@ -90,7 +90,8 @@ class MySQLCommitter(ConnectedCommitter):
         ended = self._end_xa("COMMIT", committable)
         if ended:
             failpoints.reached("xa-committed")
-        elif self._has_forgotten(committable):
+        elif ledger.has_forgotten(self._connected(), committable.database, committable.name):
+            _log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
             return Fate.FORGOTTEN.of_commit
         fate = self._prove(committable)
         return (Fate.ENDED_NOW if ended and fate is Fate.COMMITTED else fate).of_commit
@@ -116,13 +117,6 @@ class MySQLCommitter(ConnectedCommitter):
                 raise
             _log.debug("%s: XA %s %s: %s", self._name, how, committable.handle, error)
             return False
-
-    def _has_forgotten(self, committable: MySQLCommittable) -> bool:
-        connection = self._connected()
-        if not ledger.has_forgotten(connection, committable.database, committable.name):
-            return False
-        _log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
-        return True
 
     def _prove(self, committable: MySQLCommittable) -> Fate:
         connection = self._connected()
