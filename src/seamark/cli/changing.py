@@ -24,13 +24,13 @@ def checkpoint(job: options.Job, as_json: options.Json = False, *, how: options.
     from seamark.operations.storage import storage_option
 
     running = how.find("checkpoint", job)
-    say(f"Triggering a checkpoint of job {running.job.name} ({running.job.job_id}).")
+    say(f"Triggering a checkpoint of job {running.job}.")
     with waiting("Waiting for the checkpoint") as tick:
         found = take_checkpoint(running, how.timeout, lambda *_: tick(""))
     if as_json:
         options.echo_json(found)
         return
-    path, option = str(found.get("external_path", "")), storage_option(running.storage)
+    path, option = str(found.get("external_path", "")), storage_option(running.job.storage)
     echo(f"Checkpoint {found['id']} completed in {ms(found['end_to_end_duration'])}. Path: {path}")
     suggest(
         f"seamark checkpoints {quote(running.job.name)} --id {found['id']}{option}",
@@ -66,13 +66,13 @@ def stop(
     name = running.job.name
     if savepoint is not None or drain:
         what = "Draining" if drain else "Suspending"
-        say(f"{what} job {name} ({running.job.job_id}) with a {type_.value} savepoint.")
+        say(f"{what} job {running.job} with a {type_.value} savepoint.")
         with writing("Waiting for the savepoint") as show:
             path = stop_with_savepoint(running, savepoint, how.timeout, show, type_, drain=drain)
         echo(f"Savepoint completed. Path: {path}")
         suggest(f"seamark run -s {quote(path)} APP.PY")
         return
-    say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
+    say(f"Stopping job {running.job} after its current epoch.")
     with waiting("Waiting for the job to end") as tick:
         last = stop_job(running, how.timeout, lambda *_: tick(""))
     if last is None:
@@ -105,16 +105,17 @@ def cancel(
     running = how.find("cancel", job)
     name = running.job.name
     if not yes and sys.stdin.isatty():
-        since = time_of(running.job.started_at)
-        question = f"Cancel job {name} ({running.job.job_id}), running since {since}?"
+        since = time_of(running.job.start.started_at)
+        question = f"Cancel job {running.job}, running since {since}?"
         if not typer.confirm(visible(question), err=True):
             say("Not cancelled. To end it after its current epoch: seamark stop " + name)
             raise typer.Exit(NOT_DONE)
-    say(f"Cancelling job {name} ({running.job.job_id}).")
+    say(f"Cancelling job {running.job}.")
     with waiting("Waiting for the job to end") as tick:
         kept = cancel_job(running, how.timeout, lambda *_: tick(""))
     echo(f"Job {name} is CANCELED." + ("" if kept else " Its checkpoints are deleted."))
     if kept:
         suggest(
-            f"seamark info {quote(name)}{storage_option(running.storage)}", "seamark run APP.PY"
+            f"seamark info {quote(name)}{storage_option(running.job.storage)}",
+            "seamark run APP.PY",
         )

@@ -36,18 +36,19 @@ def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: 
         return
     console = stdout()
     table = Table("started", "job id", "job", "state", box=None, pad_edge=False)
-    ended = any(job.ended_at is not None for job in jobs)
+    ended = any(job.execution.end is not None for job in jobs)
     if ended:
         table.add_column("ended")
     for job in jobs:
         row = [
-            Text(time_of(job.started_at)),
-            Text(job.job_id if console.width >= _WIDE else job.job_id[:SHORT_ID]),
+            Text(time_of(job.start.started_at)),
+            Text(job.start.job_id[: None if console.width >= _WIDE else SHORT_ID]),
             Text(job.name),
             Text(job.state.value, STYLES.get(job.state, "")),
         ]
         if ended:
-            row.append(Text("" if job.ended_at is None else time_of(job.ended_at)))
+            end = job.execution.end
+            row.append(Text("" if end is None else time_of(end.ended_at)))
         table.add_row(*row)
     console.print(table)
     for job in jobs:
@@ -78,18 +79,20 @@ def show(info: JobInfo, option: str) -> None:
 
 def _lines(info: JobInfo) -> list[tuple[str, str]]:
     job, now = info.job, time.time()
-    lines = [("job id", job.job_id), ("started", f"{time_of(job.started_at)}")]
-    if job.ended_at is None:
-        lines[-1] = ("started", f"{lines[-1][1]}, {ago(now - job.started_at)} ago")
+    start, end = job.start, job.execution.end
+    started = time_of(start.started_at)
+    lines = [("job id", start.job_id)]
+    if end is None:
+        lines.append(("started", f"{started}, {ago(now - start.started_at)} ago"))
     else:
-        took = ago(job.ended_at - job.started_at)
-        lines.append(("ended", f"{time_of(job.ended_at)}, after {took}"))
+        took = ago(end.ended_at - start.started_at)
+        lines += [("started", started), ("ended", f"{time_of(end.ended_at)}, after {took}")]
     if job.reason:
         lines.append(("reason", job.reason))
     lines += [
-        ("driver", f"pid {job.pid} on {job.host}, {job.rest_url or 'no address'}"),
+        ("driver", f"pid {start.pid} on {start.host}, {start.rest_url or 'no address'}"),
         ("restarts", f"{info.restarts} since the driver started"),
-        ("directory", info.directory),
+        ("directory", job.uri),
         ("generation", str(info.generation or "unknown")),
     ]
     if info.identity is not None:

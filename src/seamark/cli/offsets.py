@@ -235,7 +235,7 @@ def _savepoint_of(job: str, how: _How) -> str:
             path = savepoint_of_newest(job, how.storage, to).uri
     else:
         running = how.find("offsets", job)
-        say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
+        say(f"Triggering a savepoint of job {running.job}.")
         directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
         with waiting("Waiting for the savepoint") as tick:
             path = take_savepoint(running, directory, how.timeout, lambda *_: tick(""), "canonical")

@@ -18,7 +18,7 @@ from seamark.cli.visible import VisibleFormatter, echo, visible
 from seamark.model.durations import seconds
 
 if TYPE_CHECKING:
-    from seamark.operations.driver_client import RunningJob
+    from seamark.operations.driver_client import DriverClient
 
 
 def _job_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -136,8 +136,8 @@ class Running:
     )
     verbose: Verbose = 0
 
-    def find(self, verb: str, job: str) -> RunningJob:
-        """Return the running job to be changed by `verb`; raises as `find_running`."""
+    def find(self, verb: str, job: str) -> DriverClient:
+        """Return the driver of a job to be changed by `verb`; raises as `find_running`."""
         from seamark.cli.terminal import reading
         from seamark.operations.driver_client import find_running
         from seamark.operations.storage import storage_of

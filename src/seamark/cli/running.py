@@ -157,14 +157,15 @@ def _run_detached(program: Program, log: Path | None, *, as_json: bool) -> None:
     if as_json:
         options.echo_json(job.to_json())
         return
-    echo(f"Job {job.name} has been started with JobID {job.job_id}: {job.state}")
-    say(f"driver  pid {job.pid}, {job.rest_url}")
+    start = job.start
+    echo(f"Job {start.name} has been started with JobID {start.job_id}: {job.state}")
+    say(f"driver  pid {start.pid}, {start.rest_url}")
     say(f"log     {job.log}")
     at = storage_option(job.directory.rpartition("/")[0])
     suggest(
-        f"seamark info {job.name}{at}",
-        f"seamark checkpoints {job.name}{at}",
-        f"seamark stop {job.name}{at}",
+        f"seamark info {start.name}{at}",
+        f"seamark checkpoints {start.name}{at}",
+        f"seamark stop {start.name}{at}",
     )
 
 

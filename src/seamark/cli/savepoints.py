@@ -51,7 +51,7 @@ def take(
     from seamark.operations.change_job import take_savepoint
 
     running = how.find("savepoint", job)
-    say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
+    say(f"Triggering a savepoint of job {running.job}.")
     with writing("Waiting for the savepoint") as show:
         path = take_savepoint(running, directory, how.timeout, show, type_)
     echo(f"Savepoint completed. Path: {path}")

@@ -13,13 +13,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from http.client import HTTPException
 from typing import Any
 
 from seamark.checkpoint.executions import Execution, ExecutionStore
@@ -40,13 +36,8 @@ from seamark.rest.models import JobDetails, SavepointDisposalRequest
 from seamark.rest.observed import job_page, lineage_page
 from seamark.rest.operations import Operations, TooManyOperationsError, beside
 from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
-from seamark.runtime.registry import (
-    ASK_S,
-    MOST_BYTES,
-    name_in,
-    signing_token,
-    token_for_reading,
-)
+from seamark.runtime.driver_http import ASK_S, DriverSilentError, ask
+from seamark.runtime.registry import name_in, signing_token, token_for_reading
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.record import SAVEPOINT
 
@@ -55,38 +46,6 @@ log = logging.getLogger(__name__)
 KIND = "savepoint-disposal"
 ACT_S = 10.0
 """How long a driver may take to answer a request to change its job."""
-
-
-class DriverSilentError(Exception):
-    """A driver cannot be reached, or does not answer in time."""
-
-
-# A driver is at its recorded address: no proxy, and no redirection.
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
-_ask_directly = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect).open
-
-
-def send(rest_url: str, path: str, token: str, method: str = "GET", body: bytes = b"") -> Page:
-    """Return a driver's answer, whatever its status; `token` is the job's, "" for none. Raises
-    DriverSilentError: after a request to change the job, nobody knows then whether it was done."""
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    if body:
-        headers["Content-Type"] = "application/json"
-    url = rest_url + urllib.parse.quote(path, safe="/?&=%")
-    try:
-        request = urllib.request.Request(url, body or None, headers, method=method)
-        try:
-            with _ask_directly(request, timeout=ASK_S if method == "GET" else ACT_S) as answer:
-                return Page(answer.read(MOST_BYTES), answer.status)
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return Page(refused.read(MOST_BYTES), refused.code)
-    except (OSError, HTTPException, ValueError) as error:  # a timeout is an OSError
-        raise DriverSilentError(f"{rest_url}: {error}") from None
 
 
 _READ_AT_ONCE = 16
@@ -172,16 +131,11 @@ class Jobs:
     def _live_details(self, job: StoredJob) -> Page:
         def make() -> Page:
             found = job.execution()
-            if found.end is None and found.start.rest_url:
-                try:
-                    page = _ask(job, found, path)
-                    # Another driver may have the port by now.
-                    since = round(found.start.started_at * 1000)
-                    if page.status == 200 and _start_time(page) == since:
-                        self._last_seen[job.job_id] = round(time.time() * 1000)
-                        return page
-                except (DriverSilentError, ValueError):  # or no driver answered
-                    pass
+            page = _from_driver(job, found, path)
+            # Another driver may have the port by now.
+            if page is not None and _start_time(page) == round(found.start.started_at * 1000):
+                self._last_seen[job.job_id] = round(time.time() * 1000)
+                return page
             seen = self._last_seen.get(job.job_id)
             reason = "" if found.end is None else found.end.reason
             shown = {**job_page(job), "reason": reason}
@@ -199,13 +153,9 @@ class Jobs:
         path = f"/jobs/{jid}/{page}"
 
         def make() -> Page:
-            if execution.end is None and execution.start.rest_url:
-                try:
-                    found = _ask(job, execution, path)
-                    # A driver of an older version may lack the page.
-                    return NOTHING_KNOWN if found.status == 404 else found
-                except DriverSilentError:
-                    pass
+            if (found := _from_driver(job, execution, path)) is not None:
+                # A driver of an older version may lack the page.
+                return NOTHING_KNOWN if found.status == 404 else found
             stored = job.told(page)
             return Page.of(stored) if stored is not None else NOTHING_KNOWN
 
@@ -214,7 +164,8 @@ class Jobs:
     def ask_driver(self, jid: str, path: str) -> Page:
         """Return a driver's answer of this moment, for pages polled by one browser alone."""
         job, execution = self._find(jid)
-        return self._to_driver(lambda: _ask(job, execution, f"/jobs/{jid}{path}"))
+        token = token_for_reading(execution, job.name)
+        return _to_driver(execution, f"/jobs/{jid}{path}", token)
 
     def stopping(self, jid: str, trigger_id: str) -> Page:
         """Return the progress of a stop, told by the driver until its end, then by the storage."""
@@ -240,15 +191,7 @@ class Jobs:
                 "ended, or runs elsewhere or as another user; use `seamark` there, or start the "
                 "dashboard with the driver's SEAMARK_TOKEN or SEAMARK_TOKEN_FILE",
             )
-        return self._to_driver(
-            lambda: send(execution.start.rest_url, f"/jobs/{jid}{path}", token, method, body)
-        )
-
-    def _to_driver(self, request: Callable[[], Page]) -> Page:
-        try:
-            return request()
-        except DriverSilentError as error:
-            return Page.problem(502, f"The job's driver does not answer: {error}")
+        return _to_driver(execution, f"/jobs/{jid}{path}", token, method, body)
 
     # --- savepoints
 
@@ -357,12 +300,35 @@ class Jobs:
         return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")
 
 
-def _start_time(page: Page) -> int:
-    return JobDetails.model_validate_json(page.body).start_time
+def _to_driver(
+    execution: Execution, path: str, token: str, method: str = "GET", body: bytes = b""
+) -> Page:
+    """Return a driver's answer, or that it does not answer."""
+    url = execution.start.rest_url
+    try:
+        answer = ask(url, path, token, method, body, ASK_S if method == "GET" else ACT_S)
+        return Page(answer.body, answer.status)
+    except DriverSilentError as error:
+        return Page.problem(502, f"The job's driver does not answer: {url}: {error}")
 
 
-def _ask(job: StoredJob, execution: Execution, path: str) -> Page:
-    return send(execution.start.rest_url, path, token_for_reading(execution, job.name))
+def _from_driver(job: StoredJob, execution: Execution, path: str) -> Page | None:
+    """Return a page of the job's driver; None if that has ended, or does not answer."""
+    if execution.end is not None or not execution.start.rest_url:
+        return None
+    try:
+        answer = ask(execution.start.rest_url, path, token_for_reading(execution, job.name))
+        return Page(answer.body, answer.status)
+    except DriverSilentError:
+        return None
+
+
+def _start_time(page: Page) -> int | None:
+    """Return the start in a job's page; None if no driver answered with one."""
+    try:
+        return JobDetails.model_validate_json(page.body).start_time if page.status == 200 else None
+    except ValueError:
+        return None
 
 
 def _open(storage: str, directory: str) -> StoredJob | None:

@@ -12,7 +12,7 @@ from typing import Any
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.job_state import JobState
-from seamark.operations.driver_client import POLL_S, DriverClient, RunningJob, Tick
+from seamark.operations.driver_client import POLL_S, DriverClient, Tick
 from seamark.runtime import registry
 from seamark.runtime.checkpoint_history import jobs_in, read_history
 from seamark.runtime.registry import RegisteredJob
@@ -21,21 +21,21 @@ RECORDED_S = 10.0
 """How long recording a job's end may take after its driver has fallen silent."""
 
 
-def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[str, Any]:
+def take_checkpoint(running: DriverClient, timeout_s: float, tick: Tick) -> dict[str, Any]:
     """Let the job take a checkpoint now; return the completed checkpoint in Flink's fields.
 
     Raises OperationFailedError if the checkpoint failed, or is not complete after `timeout_s`.
     """
-    done = _perform(running, "checkpoint", "/checkpoints", timeout_s=timeout_s, tick=tick)
-    id_ = running.driver.part(done, "checkpointId", int)
-    found = running.driver.get(f"/checkpoints/details/{id_}")
+    done = running.perform("checkpoint", "/checkpoints", timeout_s=timeout_s, tick=tick)
+    id_ = running.part(done, "checkpointId", int)
+    found = running.get(f"/checkpoints/details/{id_}")
     for name in ("id", "end_to_end_duration"):
-        running.driver.part(found, name, int)
+        running.part(found, name, int)
     return dict(found)
 
 
 def take_savepoint(
-    running: RunningJob, directory: str | None, timeout_s: float, tick: Tick, type_: str
+    running: DriverClient, directory: str | None, timeout_s: float, tick: Tick, type_: str
 ) -> str:
     """Let the job write a savepoint of type ``canonical`` or ``native``; return its path.
 
@@ -43,12 +43,12 @@ def take_savepoint(
     OperationFailedError if the savepoint failed, or is not whole after `timeout_s`.
     """
     body = {"target-directory": directory, "formatType": type_.upper()}
-    done = _perform(running, "savepoint", "/savepoints", body=body, timeout_s=timeout_s, tick=tick)
-    return running.driver.part(done, "location", str)
+    done = running.perform("savepoint", "/savepoints", body=body, timeout_s=timeout_s, tick=tick)
+    return running.part(done, "location", str)
 
 
 def stop_with_savepoint(
-    running: RunningJob,
+    running: DriverClient,
     directory: str | None,
     timeout_s: float,
     tick: Tick,
@@ -62,9 +62,10 @@ def stop_with_savepoint(
     OperationFailedError if the savepoint or the end failed: without the savepoint the job goes on.
     """
     body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
-    how = {"body": body, "timeout_s": timeout_s, "tick": tick}
-    done = _perform(running, "stop", "/stop", answers_at="/savepoints", **how)
-    path = running.driver.part(done, "location", str)
+    done = running.perform(
+        "stop", "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick
+    )
+    path = running.part(done, "location", str)
     try:
         _require(running, _await_end(running, tick), JobState.FINISHED)
     except (OperationFailedError, DriverUnreachableError) as error:
@@ -72,7 +73,7 @@ def stop_with_savepoint(
     return path
 
 
-def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
+def stop(running: DriverClient, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
     """End the job after its current epoch; return the last completed checkpoint, or None.
 
     Returns when every decided epoch is committed. Raises OperationFailedError if the job failed
@@ -82,20 +83,20 @@ def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatist
     def ended() -> RegisteredJob | None:
         return _await_end(running, tick)
 
-    _perform(running, "stop", "/stop", timeout_s=timeout_s, tick=tick, ended=ended)
+    running.perform("stop", "/stop", timeout_s=timeout_s, tick=tick, ended=ended)
     _require(running, ended(), JobState.FINISHED)
-    return read_history(running.storage, running.job.directory).latest_completed
+    return read_history(running.job.storage, running.job.directory).latest_completed
 
 
-def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
+def cancel(running: DriverClient, timeout_s: float, tick: Tick) -> bool:
     """End the job at once, aborting the epoch under way; return whether checkpoints remain.
 
     They are gone with DELETE_ON_CANCELLATION. Returns when all is settled. Raises
     OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
     """
-    running.driver.change("PATCH", "?mode=cancel")
+    running.change("PATCH", "?mode=cancel")
     deadline = time.monotonic() + timeout_s
-    while _lives(running.driver):
+    while _lives(running):
         if time.monotonic() > deadline:
             raise OperationFailedError(
                 f"cancel of job {running.job.name!r}: it has not ended after {timeout_s:g} s and "
@@ -105,19 +106,11 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
         tick(0, None)
         time.sleep(POLL_S)
     if (last := _await_end(running, tick)) is None and running.job.directory not in jobs_in(
-        running.storage
+        running.job.storage
     ):
         return False
     _require(running, last, JobState.CANCELED)
     return True
-
-
-def _perform(running: RunningJob, what: str, path: str, **how: Any) -> Any:
-    """Call `DriverClient.perform`; a failure names the operation and the job."""
-    try:
-        return running.driver.perform(path, **how)
-    except OperationFailedError as error:
-        raise OperationFailedError(f"{what} of job {running.job.name!r}: {error}") from None
 
 
 def _lives(driver: DriverClient) -> bool:
@@ -127,23 +120,23 @@ def _lives(driver: DriverClient) -> bool:
         return False  # the driver is gone; its port may be another process's
 
 
-def _await_end(running: RunningJob, tick: Tick) -> RegisteredJob | None:
+def _await_end(running: DriverClient, tick: Tick) -> RegisteredJob | None:
     """Return the job when its end is recorded, or when it has been started again. Returns None if
     it is deleted, or nothing is recorded within RECORDED_S."""
     deadline = time.monotonic() + RECORDED_S
     while time.monotonic() < deadline:
         try:
-            found = registry.find_job(running.storage, running.job.directory)
+            found = registry.find_job(running.job.storage, running.job.directory)
         except UserError:  # deleted at its cancellation
             return None
-        if found.state.is_terminal or found.started_at != running.job.started_at:
+        if found.state.is_terminal or found.start.started_at != running.job.start.started_at:
             return found
         tick(0, None)
         time.sleep(POLL_S)
     return None
 
 
-def _require(running: RunningJob, found: RegisteredJob | None, state: JobState) -> None:
+def _require(running: DriverClient, found: RegisteredJob | None, state: JobState) -> None:
     name = running.job.name
     if found is None:
         raise DriverUnreachableError(

@@ -11,12 +11,8 @@ from __future__ import annotations
 import json
 import socket
 import time
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,8 +20,8 @@ from seamark.model.errors import DriverUnreachableError, OperationFailedError, U
 from seamark.model.home import HOME_VARIABLE
 from seamark.model.job_state import JobState
 from seamark.operations.storage import readable
+from seamark.runtime.driver_http import Answer, DriverSilentError, ask
 from seamark.runtime.registry import (
-    MOST_BYTES,
     RegisteredJob,
     find_job,
     is_alive,
@@ -36,49 +32,6 @@ from seamark.runtime.registry import (
 from seamark.runtime.token import TOKEN_VARIABLE, token_path
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
-
-
-@dataclass(frozen=True)
-class RunningJob:
-    """A job with an answering driver, and the storage in which it was found."""
-
-    job: RegisteredJob
-    storage: str
-    driver: DriverClient
-
-
-def find_running(job: str, uri: str, token_file: Path | None) -> RunningJob:
-    """Return a job of the storage at `uri`, found by name, id or the first digits of its id. Raises
-    UserError if there is no such job, and DriverUnreachableError if no driver answers for it: the
-    error says how the job ended, or where its driver should be."""
-    with readable(uri):
-        found = find_job(uri, job)
-    if found.state.is_terminal:
-        reason = f" ({found.reason})" if found.reason else ""
-        raise DriverUnreachableError(
-            f"job {found.name!r} does not run: it is {found.state.value}{reason}; {AGAIN}"
-        )
-    if found.state is JobState.UNREACHABLE:
-        raise DriverUnreachableError(f"job {found.name!r}: {why_unreachable(found)}")
-    return RunningJob(found, uri, DriverClient(found, token_file))
-
-
-def why_unreachable(job: RegisteredJob) -> str:
-    """Return why the driver of an UNREACHABLE job may be silent, and the remedy."""
-    if job.host != socket.gethostname():
-        return (
-            f"its driver (pid {job.pid} on {job.host}) does not answer here: its address, "
-            f"{job.rest_url or 'unknown'}, is of that machine alone. Run this command on "
-            f"{job.host}; if the driver is dead, {AGAIN}"
-        )
-    if not is_alive(job.pid):
-        return f"its driver (pid {job.pid}) is gone without a word: it was killed; {AGAIN}"
-    return (
-        f"its driver does not answer at {job.rest_url or 'any address'}, though there is a process "
-        f"{job.pid}; if it hangs, end it (kill -9 {job.pid}), then {AGAIN}"
-    )
-
-
 REQUEST_S = 10.0
 """How long a driver may take to answer one request; a trigger is answered at once."""
 POLL_S = 0.2
@@ -91,7 +44,39 @@ BUSY_TRIES = 20
 _BUSY = (429, 503)
 T = TypeVar("T")
 Tick = Callable[[int, int | None], None]
-_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def find_running(job: str, uri: str, token_file: Path | None) -> DriverClient:
+    """Return the driver of a job of the storage at `uri`, found by name, id or the first digits of
+    its id. Raises UserError if there is no such job, and DriverUnreachableError if no driver
+    answers for it: the error says how the job ended, or where its driver should be."""
+    with readable(uri):
+        found = find_job(uri, job)
+    if found.state.is_terminal:
+        reason = f" ({found.reason})" if found.reason else ""
+        raise DriverUnreachableError(
+            f"job {found.name!r} does not run: it is {found.state.value}{reason}; {AGAIN}"
+        )
+    if found.state is JobState.UNREACHABLE:
+        raise DriverUnreachableError(f"job {found.name!r}: {why_unreachable(found)}")
+    return DriverClient(found, token_file)
+
+
+def why_unreachable(job: RegisteredJob) -> str:
+    """Return why the driver of an UNREACHABLE job may be silent, and the remedy."""
+    host, pid, url = job.start.host, job.start.pid, job.start.rest_url
+    if host != socket.gethostname():
+        return (
+            f"its driver (pid {pid} on {host}) does not answer here: its address, "
+            f"{url or 'unknown'}, is of that machine alone. Run this command on {host}; if the "
+            f"driver is dead, {AGAIN}"
+        )
+    if not is_alive(pid):
+        return f"its driver (pid {pid}) is gone without a word: it was killed; {AGAIN}"
+    return (
+        f"its driver does not answer at {url or 'any address'}, though there is a process {pid}; "
+        f"if it hangs, end it (kill -9 {pid}), then {AGAIN}"
+    )
 
 
 class DriverClient:
@@ -101,7 +86,6 @@ class DriverClient:
     def __init__(self, job: RegisteredJob, token_file: Path | None = None) -> None:
         self.job = job
         self._token_file = token_file
-        self._url = f"{job.rest_url}/jobs/{job.job_id}"
         self._read_with = ""
 
     def get(self, path: str = "") -> Any:
@@ -116,8 +100,8 @@ class DriverClient:
         if isinstance(found, type_):
             return found
         raise OperationFailedError(
-            f"job {self.job.name!r}: what answers at {self.job.rest_url} is no driver of this "
-            f"version of Seamark: its answer has no {name} ({type_.__name__}): "
+            f"job {self.job.name!r}: what answers at {self.job.start.rest_url} is no driver of "
+            f"this version of Seamark: its answer has no {name} ({type_.__name__}): "
             f"{json.dumps(answer)[:SHOWN]}"
         )
 
@@ -139,6 +123,7 @@ class DriverClient:
 
     def perform(
         self,
+        what: str,
         path: str,
         body: Mapping[str, Any] | None = None,
         *,
@@ -152,76 +137,77 @@ class DriverClient:
         It is polled at `answers_at`, or at `path` where `answers_at` is None. Between two polls
         `tick` is called with the bytes done and expected, 0 and None if the driver does not tell
         them. When the driver no longer answers, `ended` is called: its result, unless
-        None, is returned. Raises OperationFailedError with the driver's reason, or after
-        `timeout_s`: the operation then goes on.
+        None, is returned. Raises OperationFailedError with `what` the operation is, and the
+        driver's reason; also after `timeout_s`: the operation then goes on.
         """
         deadline = time.monotonic() + timeout_s
         trigger = uuid.uuid4().hex
-        begun = self.change("POST", path, {**(body or {}), "triggerId": trigger})
-        trigger = self.part(begun, "request-id", str)
-        while True:
-            try:
-                answer = self.poll(f"{answers_at or path}/{trigger}")
-            except DriverUnreachableError:
-                if (result := ended()) is not None:
-                    return result
-                raise
-            if self.part(self.part(answer, "status", dict), "id", str) == "COMPLETED":
-                operation = self.part(answer, "operation", dict)
-                if "failure-cause" in operation:
-                    raise OperationFailedError(_reason(self.part(operation, "failure-cause", dict)))
-                return operation
-            if time.monotonic() > deadline:
-                raise OperationFailedError(
-                    f"not done after {timeout_s:g} s, and still under way (trigger id {trigger}); "
-                    f"wait longer with --timeout, or look with: seamark info {self.job.name}"
-                )
-            if known := answer.get("progress"):
-                tick(self.part(known, "bytes", int), self.part(known, "total", int))
-            else:
-                tick(0, None)
-            time.sleep(POLL_S)
+        try:
+            begun = self.change("POST", path, {**(body or {}), "triggerId": trigger})
+            trigger = self.part(begun, "request-id", str)
+            while True:
+                try:
+                    answer = self.poll(f"{answers_at or path}/{trigger}")
+                except DriverUnreachableError:
+                    if (result := ended()) is not None:
+                        return result
+                    raise
+                if self.part(self.part(answer, "status", dict), "id", str) == "COMPLETED":
+                    done = self.part(answer, "operation", dict)
+                    if "failure-cause" in done:
+                        raise OperationFailedError(_reason(self.part(done, "failure-cause", dict)))
+                    return done
+                if time.monotonic() > deadline:
+                    raise OperationFailedError(
+                        f"not done after {timeout_s:g} s, and still under way (trigger id "
+                        f"{trigger}); wait longer with --timeout, or look with: seamark info "
+                        f"{self.job.name}"
+                    )
+                if known := answer.get("progress"):
+                    tick(self.part(known, "bytes", int), self.part(known, "total", int))
+                else:
+                    tick(0, None)
+                time.sleep(POLL_S)
+        except OperationFailedError as error:
+            raise OperationFailedError(f"{what} of job {self.job.name!r}: {error}") from None
 
     # --- one request
 
     def _request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, token: str = ""
     ) -> Any:
-        request = urllib.request.Request(
-            self._url + path,
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"} if body is not None else {},
-        )
-        if token:
-            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        start = self.job.start
+        data = b"" if body is None else json.dumps(body).encode()
         for left in reversed(range(BUSY_TRIES)):
             try:
-                with _DIRECTLY.open(request, timeout=REQUEST_S) as answer:
-                    return json.loads(answer.read(MOST_BYTES) or b"{}")
-            except urllib.error.HTTPError as error:
-                if error.code not in _BUSY or not left:
-                    raise self._refused(error) from None
-                time.sleep(POLL_S)
-            except (OSError, HTTPException, ValueError, RecursionError) as error:
+                where = f"/jobs/{start.job_id}{path}"
+                answer = ask(start.rest_url, where, token, method, data, REQUEST_S)
+                if answer.status < 300:
+                    return json.loads(answer.body or b"{}")
+            except DriverSilentError as error:
+                raise self._unreachable(error.__cause__) from None
+            except (ValueError, RecursionError) as error:
                 raise self._unreachable(error) from None
+            if answer.status not in _BUSY or not left:
+                raise self._refused(answer)
+            time.sleep(POLL_S)
         raise AssertionError("the last try returns or raises")
 
-    def _refused(self, error: urllib.error.HTTPError) -> Exception:
+    def _refused(self, answer: Answer) -> Exception:
         try:
-            said = "; ".join(json.loads(error.read(MOST_BYTES))["errors"])
-        except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
-            said = str(error)
-        what = f"job {self.job.name!r}: its driver answers {error.code}: {said}"
-        if error.code in (401, 403):
+            said = "; ".join(json.loads(answer.body)["errors"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            said = f"HTTP Error {answer.status}: {answer.reason}"
+        what = f"job {self.job.name!r}: its driver answers {answer.status}: {said}"
+        if answer.status in (401, 403):
             return UserError(f"{what}. {self._where_the_token_is()}")
-        return OperationFailedError(what) if error.code >= 500 else UserError(what)
+        return OperationFailedError(what) if answer.status >= 500 else UserError(what)
 
-    def _unreachable(self, error: Exception) -> DriverUnreachableError:
+    def _unreachable(self, error: BaseException | None) -> DriverUnreachableError:
         reason = getattr(error, "reason", None) or error
         return DriverUnreachableError(
-            f"job {self.job.name!r}: its driver does not answer at {self.job.rest_url} ({reason}); "
-            f"look with: seamark info {self.job.name}"
+            f"job {self.job.name!r}: its driver does not answer at {self.job.start.rest_url} "
+            f"({reason}); look with: seamark info {self.job.name}"
         )
 
     # --- the token
@@ -241,14 +227,15 @@ class DriverClient:
         if not token:
             raise UserError(
                 f"job {name!r} can be changed only with its token, and there is no "
-                f"{token_path(self.job.job_id)}. {self._where_the_token_is()}"
+                f"{token_path(self.job.start.job_id)}. {self._where_the_token_is()}"
             )
         return token
 
     def _where_the_token_is(self) -> str:
         return (
-            f"Run this command on {self.job.host} as the user who runs the job's driver, with the "
-            f"same {HOME_VARIABLE}, or give the token with --token-file or in {TOKEN_VARIABLE}"
+            f"Run this command on {self.job.start.host} as the user who runs the job's driver, "
+            f"with the same {HOME_VARIABLE}, or give the token with --token-file or in "
+            f"{TOKEN_VARIABLE}"
         )
 
 

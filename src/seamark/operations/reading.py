@@ -37,7 +37,6 @@ from seamark.runtime.registry import (
     directory_of,
     find_job,
     list_jobs,
-    newest_execution,
 )
 
 if TYPE_CHECKING:
@@ -131,7 +130,6 @@ class JobInfo:
     lease."""
 
     job: RegisteredJob
-    directory: str
     restarts: int
     generation: int
     identity: JobIdentity | None
@@ -159,7 +157,7 @@ class JobInfo:
         return shown | {
             "duration": (round(time.time() * 1000) if end < 0 else end) - shown["start-time"],
             "restarts": self.restarts,
-            "directory": self.directory,
+            "directory": self.job.uri,
             "generation": self.generation,
             "lineage-id": identity and identity.lineage_id,
             "restored-from": identity and identity.restored_from,
@@ -178,7 +176,7 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
     `storage` is a URI. Raises UserError if there is nothing at it.
     """
     with readable(storage):
-        found = sorted(list_jobs(storage), key=lambda job: -job.started_at)
+        found = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
         if not found and not (exists(storage) and open_storage(storage).exists("")):
             raise UserError(
                 f"the storage {storage} is not there, so no job has run with it; check --storage, "
@@ -200,11 +198,9 @@ def info(job: str, uri: str) -> JobInfo:
     """
     with readable(uri):
         found = find_job(uri, job)
-        directory = f"{uri}/{found.directory}"
-        store = open_store(open_storage, directory)
-        execution = newest_execution(uri, found.directory)
-        restarts, epoch = execution.restarts if execution else 0, None
-        guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
+        store = open_store(open_storage, found.uri)
+        restarts, epoch = found.execution.restarts, None
+        guarantees = _guarantees(found.start.pages.get("guarantees"))
         if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
             driver = DriverClient(found)
             try:
@@ -217,7 +213,6 @@ def info(job: str, uri: str) -> JobInfo:
                 log.warning("%s", error)
         return JobInfo(
             job=found,
-            directory=directory,
             restarts=restarts,
             generation=max(store.generations(), default=0),
             identity=_identity(store),

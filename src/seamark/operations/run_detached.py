@@ -33,25 +33,22 @@ _POLL_S = 0.1
 @dataclass(frozen=True)
 class StartedJob:
     """A job started in the background. `state` is the driver's answer, or FINISHED if the job has
-    ended already. `directory` is the job's in its storage; `pid` is the driver's."""
+    ended already. `directory` is the job's in its storage."""
 
-    name: str
-    job_id: str
+    start: ExecutionStart
     state: str
-    rest_url: str
     directory: str
-    pid: int
     log: Path
 
     def to_json(self) -> dict[str, object]:
         """Return it in the fields of `seamark list --json`."""
         return {
-            "jid": self.job_id,
-            "name": self.name,
+            "jid": self.start.job_id,
+            "name": self.start.name,
             "state": self.state,
-            "rest-url": self.rest_url,
+            "rest-url": self.start.rest_url,
             "directory": self.directory,
-            "pid": self.pid,
+            "pid": self.start.pid,
             "log": str(self.log),
         }
 
@@ -121,7 +118,7 @@ def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> St
         state = "FINISHED"
     elif state != "RUNNING":
         return None
-    return StartedJob(start.name, start.job_id, state, start.rest_url, directory, start.pid, log)
+    return StartedJob(start, state, directory, log)
 
 
 def _open_log(app: str, log: Path | None) -> tuple[Path, int]:

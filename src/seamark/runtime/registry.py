@@ -10,10 +10,9 @@ import logging
 import os
 import re
 import socket
-import urllib.request
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,88 +23,66 @@ from seamark.model.errors import CorruptRecordError, UserError
 from seamark.model.job_state import JobState
 from seamark.protocol.verdicts import DriverState
 from seamark.runtime.checkpoint_history import jobs_in, open_storage
+from seamark.runtime.driver_http import DriverSilentError, ask
 from seamark.runtime.token import is_signed, tokens_at_hand
-
-
-def driver_state(storage: str, directory: str, store: CheckpointStore) -> DriverState:
-    """Return the state of the driver with the newest lease of the job in this directory of
-    `storage`."""
-    lease = store.newest_lease()
-    if lease is None:
-        return DriverState.IS_GONE
-    here = lease["host"] == socket.gethostname()
-    if here and not is_alive(int(lease["pid"])):
-        return DriverState.IS_GONE
-    execution = newest_execution(storage, directory)
-    holder = (lease["host"], lease["pid"])
-    if execution is None or (execution.start.host, execution.start.pid) != holder:
-        return DriverState.UNKNOWN  # it is just starting, or its machine cannot be asked
-    if execution.end is not None:
-        # One program may run its job several times. The lease is then newer than the end.
-        ended = execution.end.ended_at >= lease["started_at"]
-        return DriverState.IS_GONE if ended else DriverState.UNKNOWN
-    name = name_in(storage, directory, execution)
-    state = ask_driver(execution.start, token_for_reading(execution, name))
-    return DriverState.UNKNOWN if state is JobState.UNREACHABLE else DriverState.LIVES
-
 
 log = logging.getLogger(__name__)
 
-ASK_S = 2.0
-"""How long a driver may take to answer."""
-MOST_BYTES = 64 * 2**20
-"""The most bytes of an answer to read: the address may not be a driver's."""
 _ASKED_AT_ONCE = 16
 _SOME_OF_AN_ID = re.compile(r"[0-9a-f]{4,32}")
-_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""A driver is asked at its own address, whatever proxy the environment names."""
 
 
 @dataclass(frozen=True)
 class RegisteredJob:
-    """One job and its last execution. `started_at` and `ended_at` are in seconds since 1970;
-    `ended_at` is None if nobody has recorded an end. Others are of `execution`."""
+    """One job of a storage, with its last execution. `directory` is the name of its directory
+    there, `state` its driver's answer, or the recorded end."""
 
+    storage: str
+    directory: str
     name: str
-    job_id: str
-    state: JobState
-    started_at: float
-    ended_at: float | None
-    reason: str
-    rest_url: str
-    host: str
-    pid: int
     execution: Execution = field(repr=False)
-    directory: str = ""
-    """The name of its directory in the storage; the job's own unless given."""
+    state: JobState
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "directory", self.directory or self.name)
+    def __str__(self) -> str:
+        return f"{self.name} ({self.start.job_id})"
+
+    @property
+    def start(self) -> ExecutionStart:
+        """The start of its last execution: the job's id, and where its driver is."""
+        return self.execution.start
+
+    @property
+    def uri(self) -> str:
+        """The URI of its directory."""
+        return f"{self.storage}/{self.directory}"
+
+    @property
+    def reason(self) -> str:
+        """Why it has failed; "" unless it has."""
+        return "" if self.execution.end is None else self.execution.end.reason
 
     def to_json(self) -> dict[str, Any]:
         """Return the job in the fields of Flink's ``/jobs/overview``. Times are milliseconds since
         1970; ``end-time`` is -1 for a job that has not ended."""
+        start, end = self.start, self.execution.end
         return {
-            "jid": self.job_id,
+            "jid": start.job_id,
             "name": self.name,
             "state": self.state.value,
-            "start-time": round(self.started_at * 1000),
-            "end-time": -1 if self.ended_at is None else round(self.ended_at * 1000),
+            "start-time": round(start.started_at * 1000),
+            "end-time": -1 if end is None else round(end.ended_at * 1000),
             "reason": self.reason,
-            "rest-url": self.rest_url,
-            "host": self.host,
-            "pid": self.pid,
+            "rest-url": start.rest_url,
+            "host": start.host,
+            "pid": start.pid,
         }
 
 
 def list_jobs(storage: str) -> list[RegisteredJob]:
     """Return the jobs with checkpoints in `storage`, by name. Leaves out a job never run by
     `Job.run`, or run by an older version only."""
-    names = jobs_in(storage)
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        executions = pool.map(lambda name: newest_execution(storage, name), names)
-        found = [(name, one) for name, one in zip(names, executions, strict=True) if one]
-        return list(pool.map(lambda pair: _registered(storage, *pair), found))
+        return list(pool.map(lambda pair: _registered(storage, *pair), _executed(storage)))
 
 
 def find_job(storage: str, job: str) -> RegisteredJob:
@@ -123,7 +100,7 @@ def find_job(storage: str, job: str) -> RegisteredJob:
                 f"nothing but its checkpoints is known; see seamark checkpoints {job}"
             )
         return _registered(storage, job, execution)
-    executions = [(n, e) for n in names if (e := newest_execution(storage, n)) is not None]
+    executions = _executed(storage)
     found = [(n, e) for n, e in executions if name_in(storage, n, e) == job]
     if len(found) > 1:
         raise UserError(
@@ -166,6 +143,62 @@ def name_in(storage: str, directory: str, execution: Execution) -> str:
     except (CorruptRecordError, OSError) as error:
         log.info("%s", error)
         return directory
+
+
+def _executed(storage: str) -> Sequence[tuple[str, Execution]]:
+    """Return the directories of the jobs ever run, each with the last execution."""
+    names = jobs_in(storage)
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        executions = pool.map(lambda name: newest_execution(storage, name), names)
+        return [(name, one) for name, one in zip(names, executions, strict=True) if one]
+
+
+def _registered(storage: str, directory: str, execution: Execution) -> RegisteredJob:
+    name = name_in(storage, directory, execution)
+    if (end := execution.end) is not None:
+        state = end.state
+    else:
+        state = ask_driver(execution.start, token_for_reading(execution, name))
+    return RegisteredJob(storage, directory, name, execution, state)
+
+
+# --- its driver
+
+
+def driver_state(storage: str, directory: str, store: CheckpointStore) -> DriverState:
+    """Return the state of the driver with the newest lease of the job in this directory of
+    `storage`."""
+    lease = store.newest_lease()
+    if lease is None:
+        return DriverState.IS_GONE
+    here = lease["host"] == socket.gethostname()
+    if here and not is_alive(int(lease["pid"])):
+        return DriverState.IS_GONE
+    execution = newest_execution(storage, directory)
+    holder = (lease["host"], lease["pid"])
+    if execution is None or (execution.start.host, execution.start.pid) != holder:
+        return DriverState.UNKNOWN  # it is just starting, or its machine cannot be asked
+    if execution.end is not None:
+        # One program may run its job several times. The lease is then newer than the end.
+        ended = execution.end.ended_at >= lease["started_at"]
+        return DriverState.IS_GONE if ended else DriverState.UNKNOWN
+    state = _registered(storage, directory, execution).state
+    return DriverState.UNKNOWN if state is JobState.UNREACHABLE else DriverState.LIVES
+
+
+def ask_driver(start: ExecutionStart, token: str = "") -> JobState:
+    """Return the state reported by the driver of an execution; UNREACHABLE if the driver is silent,
+    or another job answers at its address. `token` is sent along, "" for none."""
+    if not start.rest_url:
+        return JobState.UNREACHABLE
+    try:
+        page = json.loads(ask(start.rest_url, f"/jobs/{start.job_id}", token).body)
+        # A port may be taken by another driver of the same job since.
+        if page["start-time"] == round(start.started_at * 1000):
+            return JobState(page["state"])
+    except (DriverSilentError, ValueError, KeyError, TypeError, RecursionError) as error:
+        log.info("job %s at %s: %s", start.name, start.rest_url, error)
+    return JobState.UNREACHABLE
 
 
 def require_signed(execution: Execution, name: str, token: str) -> None:
@@ -223,40 +256,3 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _registered(storage: str, directory: str, execution: Execution) -> RegisteredJob:
-    name = name_in(storage, directory, execution)
-    start, end = execution.start, execution.end
-    return RegisteredJob(
-        name=name,
-        job_id=start.job_id,
-        state=ask_driver(start, token_for_reading(execution, name)) if end is None else end.state,
-        started_at=start.started_at,
-        ended_at=None if end is None else end.ended_at,
-        reason="" if end is None else end.reason,
-        rest_url=start.rest_url,
-        host=start.host,
-        pid=start.pid,
-        execution=execution,
-        directory=directory,
-    )
-
-
-def ask_driver(start: ExecutionStart, token: str = "") -> JobState:
-    """Return the state reported by the driver of an execution; UNREACHABLE if the driver is silent,
-    or another job answers at its address. `token` is sent along, "" for none."""
-    if not start.rest_url:
-        return JobState.UNREACHABLE
-    try:
-        request = urllib.request.Request(f"{start.rest_url}/jobs/{start.job_id}")
-        if token:
-            request.add_unredirected_header("Authorization", f"Bearer {token}")
-        with _DIRECTLY.open(request, timeout=ASK_S) as page:
-            found = json.loads(page.read(MOST_BYTES))
-        # A port may be taken by another driver of the same job since.
-        if found["start-time"] == round(start.started_at * 1000):
-            return JobState(found["state"])
-    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
-        log.info("job %s at %s: %s", start.name, start.rest_url, error)
-    return JobState.UNREACHABLE

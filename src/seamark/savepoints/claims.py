@@ -191,7 +191,7 @@ def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
     storage, _, name = taking.job_directory.rpartition("/")
     try:
         job = find_job(storage, name)
-        runs = job.state is JobState.RUNNING and job.started_at < taking.begun_at
+        runs = job.state is JobState.RUNNING and job.start.started_at < taking.begun_at
     except (UserError, OSError):  # its directory is gone, or out of reach
         runs = False
     if runs:

@@ -157,8 +157,9 @@ class RestClient:
 
     def __init__(self, running: AskedJob) -> None:
         (job,) = list_jobs(f"file://{running.home}/store")
-        self.jid, self._url = job.job_id, f"{job.rest_url}/jobs/{job.job_id}"
-        self._token = read_token(job.job_id)
+        self.jid = job.start.job_id
+        self._url = f"{job.start.rest_url}/jobs/{self.jid}"
+        self._token = read_token(self.jid)
 
     def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}

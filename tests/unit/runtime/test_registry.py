@@ -34,7 +34,7 @@ def test_a_query_is_found_by_its_name_and_by_its_directory(tmp_path: Path) -> No
     assert [job.name for job in list_jobs(storage)] == ["counted", "orders"]
     for asked in ("counted", "location", id_, id_[:8]):
         found = find_job(storage, asked)
-        assert (found.name, found.directory, found.job_id) == ("counted", "location", id_)
+        assert (found.name, found.directory, found.start.job_id) == ("counted", "location", id_)
     assert directory_of(storage, "counted") == "location"
     assert find_job(storage, "orders").directory == "orders"
 
