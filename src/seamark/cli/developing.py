@@ -142,12 +142,14 @@ def doctor(
 
     Exit code 1: something is missing. The first time it fetches Spark's Kafka connector.
     """
+    from dataclasses import asdict
+
     from seamark.operations.doctor import examine
 
     with waiting("Looking"):
         checks = list(examine(storage, bootstrap_servers))
     if as_json:
-        echo_json([check.to_json() for check in checks])
+        echo_json([asdict(check) for check in checks])
     else:
         for check in checks:
             remedy = f"; {check.remedy}" if check.remedy else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,7 @@ from seamark.cli.terminal import print_table, say, stdout, suggest
 from seamark.cli.visible import echo
 
 if TYPE_CHECKING:
-    from seamark.operations.offsets import Brokers, Preview
+    from seamark.operations.offsets import Preview
     from seamark.savepoints.edit.offsets import Move, Partition
 
 app = typer.Typer(
@@ -59,7 +60,7 @@ def show(
 
     base = offsets.base_of(what, storage)
     sources = base.sources
-    partitions = offsets.show(base, _brokers(bootstrap_servers, command_config))
+    partitions = offsets.show(base, offsets.brokers_at(bootstrap_servers, command_config))
     if as_json:
         shown = [
             {
@@ -159,12 +160,6 @@ def _position(how: _How, to_latest: bool = False) -> str | int | None:
     return EARLIEST if how.to_earliest else LATEST if to_latest else None
 
 
-def _brokers(servers: str | None, config: Path | None) -> Brokers | None:
-    from seamark.operations.offsets import Brokers, read_options
-
-    return None if servers is None else Brokers(servers, read_options(config))
-
-
 def _change(
     what: str,
     partitions: Mapping[Partition, int],
@@ -174,21 +169,25 @@ def _change(
     only_back: bool = False,
 ) -> None:
     from seamark.operations import offsets
-    from seamark.operations.savepoints import open_savepoint
+    from seamark.savepoints.claims import open_savepoint
+    from seamark.savepoints.edit.offsets import Change
 
     topics = offsets.parse_topics(how.topic or ())
-    wanted = offsets.Wanted(partitions, topics, position, only_back, how.source)
-    brokers = _brokers(how.bootstrap_servers, how.command_config)
+    change = Change(partitions, topics, only_back=only_back)
+    brokers = offsets.brokers_at(how.bootstrap_servers, how.command_config)
     if brokers is None:
         raise typer.BadParameter(
             "--bootstrap-servers is missing; a savepoint does not hold the brokers' addresses, and "
             "only they know which offsets there are"
         )
     path = what
-    shown = offsets.preview(offsets.base_of(what, how.storage), wanted, brokers)
+    preview = partial(
+        offsets.preview, change=change, position=position, source=how.source, brokers=brokers
+    )
+    shown = preview(offsets.base_of(what, how.storage))
     if not (how.dry_run or shown.problems or offsets.names_savepoint(what)):
         path = _savepoint_of(what, how)
-        shown = offsets.preview(offsets.base_of(path, how.storage), wanted, brokers)
+        shown = preview(offsets.base_of(path, how.storage))
     copy = None
     if not how.dry_run and not shown.problems:
         copy = offsets.write(open_savepoint(path), shown, how.to)

@@ -45,12 +45,8 @@ def _print(plan: dict[str, Any]) -> None:
     out.print(Text(f"into job {after['name']}, {after['directory']}"), soft_wrap=True)
     if before["partitions"]:
         for name, key in (("state backend", "state-backend"), ("partitions", "partitions")):
-            same = before[key] == after[key]
-            out.print(
-                f"  {name:<14} {before[key]}"
-                if same
-                else f"  {name:<14} {before[key]} → {after[key]}"
-            )
+            changed = "" if before[key] == after[key] else f" → {after[key]}"
+            out.print(f"  {name:<14} {before[key]}{changed}")
         out.print(f"  claim mode     {plan['claim-mode']}")
     _print_parts(plan)
     for warning in plan["warnings"]:

@@ -64,7 +64,7 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
     their offsets; sinks with the transactions a restore commits."""
     import json
 
-    from seamark.operations.savepoints import open_savepoint
+    from seamark.savepoints.claims import open_savepoint
 
     savepoint = open_savepoint(path)
     operators = [
@@ -108,16 +108,12 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
         f"({savepoint.job_id}), epoch {savepoint.epoch}, state backend {savepoint.state_backend}"
         + (", drained: its windows were closed early" if savepoint.drained else "")
     )
-    print_table(
-        ("operator", "type", "rows", "bytes", "partitions"),
-        (
-            (
-                o.uid, o.name, f"{o.rows:,}" if o.rows >= 0 else "n/a",
-                size(savepoint.bytes_of(o)), str(o.partitions),
-            )
-            for o in savepoint.operators
-        ),
+    rows = (
+        (o.uid, o.name, f"{o.rows:,}" if o.rows >= 0 else "n/a", size(savepoint.bytes_of(o)),
+         str(o.partitions))
+        for o in savepoint.operators
     )  # fmt: skip
+    print_table(("operator", "type", "rows", "bytes", "partitions"), rows)
     print_table(("source", "offset"), ((s.uid, json.dumps(s.offset)) for s in savepoint.sources))
     columns = ("sink", "type", "transactions to commit", "their rows")
     print_table(columns, (map(str, sink.values()) for sink in sinks))
@@ -134,7 +130,7 @@ def diff(
     import json
     from dataclasses import asdict
 
-    from seamark.operations.savepoints import open_savepoint
+    from seamark.savepoints.claims import open_savepoint
     from seamark.savepoints.edit.diff import diff as compare
 
     found = compare(open_savepoint(old), open_savepoint(new))
@@ -144,16 +140,12 @@ def diff(
     if not found:
         echo("The savepoints hold the same.")
         return
-    print_table(
-        ("part", "uid", "what", "A", "B"),
-        (
-            (one.part, one.uid, one.what, *(
-                value if isinstance(value, str) else json.dumps(value)
-                for value in (one.old, one.new)
-            ))
-            for one in found
-        ),
-    )  # fmt: skip
+
+    def shown(value: Any) -> str:
+        return value if isinstance(value, str) else json.dumps(value)
+
+    rows = ((one.part, one.uid, one.what, shown(one.old), shown(one.new)) for one in found)
+    print_table(("part", "uid", "what", "A", "B"), rows)
 
 
 @app.command()

@@ -10,7 +10,6 @@ needs `ASKED_WITH` too: a foreign page may set it only with a permission (CORS) 
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.model.errors import UserError
+from seamark.runtime.token import is_bearer
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 ASKED_WITH = (b"x-requested-with", b"seamark")
@@ -41,10 +41,7 @@ class Login:
 
     def has_token(self, authorization: str | None) -> bool:
         """Whether the value of an ``Authorization`` header is the token, as a bearer."""
-        scheme, _, given = (authorization or "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode(), self.token.encode()
-        )
+        return is_bearer(authorization, self.token)
 
     def user(self, scope: Mapping[str, Any]) -> str:
         """Return the user named by a trusted proxy; "" if there is none. Two such headers name

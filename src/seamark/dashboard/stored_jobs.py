@@ -107,8 +107,6 @@ class StoredJob(ObservedJob):
 
         return self._all_executions.get("", read)
 
-    failed = executions
-
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
         """Return the newest generation among the leases, and the origin in the job's identity."""
         restored_from = self._records.read_identity().restored_from

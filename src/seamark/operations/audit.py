@@ -31,18 +31,8 @@ def audit(
     epoch_columns: ``SINK=COLUMN`` each. Raises UserError and OperationFailedError.
     """
     first, last = _range(epochs)
-    columns = dict(map(_column, epoch_columns))
-    return ask_program(
-        program,
-        {
-            "verb": "audit",
-            "first": first,
-            "last": last,
-            "sinks": list(sinks),
-            "epoch_columns": columns,
-            "shared": shared,
-        },
-    )
+    asked = {"verb": "audit", "first": first, "last": last, "sinks": list(sinks), "shared": shared}
+    return ask_program(program, {**asked, "epoch_columns": dict(map(_column, epoch_columns))})
 
 
 def _range(epochs: str) -> tuple[int | None, int | None]:

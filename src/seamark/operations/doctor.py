@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.checkpoint.files_deadline import open_local
@@ -43,10 +43,6 @@ class Check:
     missing: bool
     found: str
     remedy: str = ""
-
-    def to_json(self) -> dict[str, object]:
-        """Return its fields."""
-        return asdict(self)
 
 
 def examine(storage: str | None, servers: str | None) -> Iterator[Check]:

@@ -9,17 +9,18 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seamark.api.config import storage_uri
 from seamark.model.errors import SavepointError, UserError
 from seamark.model.job_state import JobState
-from seamark.operations.savepoints import open_savepoint
 from seamark.operations.storage import readable, storage_of
 from seamark.runtime.checkpoint_history import exists, open_storage, open_store
 from seamark.runtime.registry import directory_of, find_job
 from seamark.runtime.session import spark_session
+from seamark.savepoints.claims import open_savepoint
 from seamark.savepoints.edit.offsets import (
     Change,
     Move,
@@ -46,24 +47,8 @@ from seamark.sources.settings import moment_of
 EARLIEST, LATEST = "earliest", "latest"
 
 
-@dataclass(frozen=True)
-class Brokers:
-    """The Kafka cluster of the sources: no savepoint has its address. `options`: librdkafka's."""
-
-    bootstrap_servers: str
-    options: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The change asked for by a user: as `savepoints.edit.offsets.Change`, but `position` is
-    ``"earliest"``, ``"latest"``, milliseconds since 1970, or None."""
-
-    partitions: Mapping[Partition, int]
-    topics: Mapping[str, str]
-    position: str | int | None = None
-    only_back: bool = False
-    source: str | None = None
+Brokers = Callable[[], KafkaLog]
+"""Opens the logs of the sources' cluster: no savepoint has its address."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +76,12 @@ class Base:
     name: str
     sources: Sequence[Source]
     watermark_ms: int
+
+
+def brokers_at(servers: str | None, config: Path | None) -> Brokers | None:
+    """Return how to open the logs at these servers, with the settings in the file `config`; None
+    without servers. Raises UserError."""
+    return None if servers is None else partial(KafkaLog, servers, read_options(config))
 
 
 def names_savepoint(what: str) -> bool:
@@ -156,19 +147,22 @@ def show(base: Base, brokers: Brokers | None) -> list[Move]:
     ]
     if brokers is None or not found:
         return found
-    with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
+    with closing(brokers()) as log:
         return _with_logs(found, log)
 
 
-def preview(base: Base, wanted: Wanted, brokers: Brokers) -> Preview:
-    """Return the effect of a change; nothing is written. Raises SavepointError for a senseless
-    change, OperationFailedError if the brokers do not answer."""
-    with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
-        change = Change(wanted.partitions, wanted.topics, _position(wanted, log), wanted.only_back)
+def preview(
+    base: Base, change: Change, position: str | int | None, source: str | None, brokers: Brokers
+) -> Preview:
+    """Return the effect of a change of the source `source`, None is all; nothing is written.
+    `position` is the change's: EARLIEST, LATEST, milliseconds since 1970, or None. Raises
+    SavepointError for a senseless change, OperationFailedError if the brokers do not answer."""
+    with closing(brokers()) as log:
+        change = replace(change, position=_position(position, log))
         found = [
             move
-            for source, part in choose(base.sources, base.name, wanted.source, change)
-            for move in moves(source, part, log.partitions)
+            for each, part in choose(base.sources, base.name, source, change)
+            for move in moves(each, part, log.partitions)
         ]
         found = _with_logs(found, log)
     return Preview(
@@ -254,9 +248,8 @@ def read_options(path: Path | None) -> dict[str, str]:
 
 
 def _position(
-    wanted: Wanted, log: KafkaLog
+    position: str | int | None, log: KafkaLog
 ) -> Callable[[Sequence[Partition]], Mapping[Partition, int]] | None:
-    position = wanted.position
     if position is None:
         return None
 

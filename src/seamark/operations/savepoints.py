@@ -6,8 +6,6 @@ from seamark.model.errors import UserError
 from seamark.operations.storage import storage_of
 from seamark.savepoints import claims
 
-open_savepoint = claims.open_savepoint
-
 
 def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> list[str]:
     """Delete a savepoint, as `claims.dispose`. `storage` is the value of --storage; None takes the

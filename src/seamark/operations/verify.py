@@ -66,7 +66,8 @@ def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Pa
     if asked.brokers not in (1, 3):
         raise ConfigurationError(f"--brokers is {asked.brokers}; give 1 or 3")
     wanted = plan.checked(asked.faults) if asked.faults is not None else list(plan.FAULTS)
-    _require_packages()
+    for package in ("psutil", "confluent_kafka"):
+        load_driver(package, "seamark verify needs it", "verify,kafka")
     from seamark.verify.workloads import WORKLOADS
 
     name = asked.workload or DEFAULT_WORKLOAD
@@ -116,8 +117,3 @@ def _run(
         steps = plan.steps(outcome.seed, outcome.faults, workload.failpoints)
         trial = Trial(workload, systems, outcome, say, stop_at_first=asked.stop_at_first)
         trial.run(steps, asked.minutes)
-
-
-def _require_packages() -> None:
-    for package in ("psutil", "confluent_kafka"):
-        load_driver(package, "seamark verify needs it", "verify,kafka")

@@ -102,7 +102,8 @@ def declared(asked: AppUnderTest) -> DeclaredApp:
             f"{where}: source {source['uid']!r} has starting_offsets={source['starting']!r}; every "
             "row must be read: give 'earliest' in this test"
         )
-    sinks, not_read = _readable(asked, facts["sinks"])
+    not_read = {sink["uid"]: why for sink in facts["sinks"] if (why := _why_not(asked, sink))}
+    sinks = {sink["uid"]: sink for sink in facts["sinks"] if sink["uid"] not in not_read}
     if not sinks:
         reasons = "; ".join(f"{uid}: {why}" for uid, why in not_read.items())
         raise UserError(f"{where} has no sink that can be read back ({reasons})")
@@ -130,6 +131,9 @@ def workload(
     ]  # fmt: skip
     program = Program(str(asked.app.resolve()), asked.arguments, settings, log_level="INFO")
     command, environment = program.command()
+    environment[KAFKA_VARIABLE] = systems.kafka_for_job
+    if found.needs_postgres:
+        environment[POSTGRES_VARIABLE] = systems.postgres_for_job
     template = asked.template
 
     def row(number: int) -> tuple[str, str]:
@@ -141,14 +145,8 @@ def workload(
     return Workload(
         found.job, command, systems.storage / found.job, kafka, found.topic, row, sights,
         [*workloads.PROTOCOL, *sorted(points)],
-        {**environment, **_addresses(systems.kafka_for_job, systems, found)},
-        whole=not found.unaligned, ordered=asked.ordered,
+        environment, whole=not found.unaligned, ordered=asked.ordered,
     )  # fmt: skip
-
-
-def _addresses(kafka: str, systems: Systems, found: DeclaredApp) -> dict[str, str]:
-    postgres = {POSTGRES_VARIABLE: systems.postgres_for_job} if found.needs_postgres else {}
-    return {KAFKA_VARIABLE: kafka, **postgres}
 
 
 def _sight(
@@ -175,19 +173,6 @@ def _sight(
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _readable(
-    asked: AppUnderTest, sinks: list[dict[str, Any]]
-) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    readable, not_read = {}, {}
-    for sink in sinks:
-        why = _why_not(asked, sink)
-        if why:
-            not_read[sink["uid"]] = why
-        else:
-            readable[sink["uid"]] = sink
-    return readable, not_read
 
 
 def _why_not(asked: AppUnderTest, sink: dict[str, Any]) -> str:

@@ -7,9 +7,8 @@ the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import BaseModel
@@ -25,7 +24,6 @@ JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The job's id,
 TriggerId = Annotated[
     str, Path(pattern=models.TRIGGER_ID, description="The request-id answered to the trigger.")
 ]
-F = TypeVar("F", bound=Callable[..., Any])
 Responses = dict[int | str, dict[str, Any]]
 
 NOT_FOUND: Responses = {404: {"model": models.Problem}}
@@ -144,42 +142,46 @@ def savepoint_routes(actions: Actions) -> APIRouter:
     return router
 
 
+_OUTCOMES = (
+    ("checkpoint", "checkpoints", models.CheckpointOperation,
+     "triggered_checkpoint", "The outcome of a triggered checkpoint."),
+    ("savepoint", "savepoints", models.SavepointOperation,
+     "savepoint", "The outcome of a triggered savepoint, also of a stop with a savepoint."),
+    ("stop", "stop", models.StopOperation,
+     "stopped", "The outcome of a stop without a savepoint."),
+    ("transactions", "transactions", models.TransactionsOperation,
+     "asked_transactions", "The open transactions; after a commit or abort those ended by it."),
+    ("restore-plan", "restore-plan", models.RestorePlanOperation, "planned", "The restore plan."),
+)  # fmt: skip
+"""Of each kind of operation on a job: its path, its form, and its name in the OpenAPI document."""
+
+
 def result_routes(actions: Actions) -> APIRouter:
     """Return the paths to poll by trigger id. Added after the pages: these paths would take a
     page's name for a trigger id."""
     router = APIRouter()
 
-    def result(path: str, form: type[BaseModel]) -> Callable[[F], F]:
-        return router.get(path + "/{trigger_id}", response_model=form, responses=NOT_FOUND)
+    def add(kind: str, path: str, form: type[BaseModel], name: str, text: str) -> None:
+        @router.get(
+            f"/jobs/{{jid}}/{path}/{{trigger_id}}",
+            name=name,
+            description=text,
+            response_model=form,
+            responses=NOT_FOUND,
+        )
+        def outcome(jid: JobId, trigger_id: TriggerId) -> Any:
+            return actions.result(kind, trigger_id, jid)
 
-    @result("/jobs/{jid}/checkpoints", models.CheckpointOperation)
-    def triggered_checkpoint(jid: JobId, trigger_id: TriggerId) -> Any:
-        """The outcome of a triggered checkpoint."""
-        return actions.result("checkpoint", trigger_id, jid)
+    for each in _OUTCOMES:
+        add(*each)
 
-    @result("/jobs/{jid}/savepoints", models.SavepointOperation)
-    def savepoint(jid: JobId, trigger_id: TriggerId) -> Any:
-        """The outcome of a triggered savepoint, also of a stop with a savepoint."""
-        return actions.result("savepoint", trigger_id, jid)
-
-    @result("/jobs/{jid}/stop", models.StopOperation)
-    def stopped(jid: JobId, trigger_id: TriggerId) -> Any:
-        """The outcome of a stop without a savepoint."""
-        return actions.result("stop", trigger_id, jid)
-
-    @result("/jobs/{jid}/transactions", models.TransactionsOperation)
-    def asked_transactions(jid: JobId, trigger_id: TriggerId) -> Any:
-        """The open transactions; after a commit or abort those ended by it."""
-        return actions.result("transactions", trigger_id, jid)
-
-    @result("/savepoint-disposal", models.DisposalOperation)
+    @router.get(
+        "/savepoint-disposal/{trigger_id}",
+        response_model=models.DisposalOperation,
+        responses=NOT_FOUND,
+    )
     def disposal(trigger_id: TriggerId) -> Any:
         """The outcome of a savepoint's disposal."""
         return actions.result("savepoint-disposal", trigger_id)
-
-    @result("/jobs/{jid}/restore-plan", models.RestorePlanOperation)
-    def planned(jid: JobId, trigger_id: TriggerId) -> Any:
-        """The restore plan."""
-        return actions.result("restore-plan", trigger_id, jid)
 
     return router

@@ -105,10 +105,6 @@ class LiveJob(ObservedJob):
         own = [recorder.recorded] if recorder.recorded else []
         return [*own, *reversed(recorder.earlier())]
 
-    def failed(self) -> Sequence[Execution]:
-        """Return this execution."""
-        return [self.execution()]
-
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
         """Return the coordinator's generation, and its job's origin; 0, None before a run."""
         if self.coordinator is None:

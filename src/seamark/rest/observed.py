@@ -46,10 +46,6 @@ class ObservedJob(ABC):
         """Return the recorded executions, the newest first."""
 
     @abstractmethod
-    def failed(self) -> Sequence[Execution]:
-        """Return the executions to show failures of, the newest first."""
-
-    @abstractmethod
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
         """Return the generation (0: unknown), and `JobIdentity.restored_from`."""
 
@@ -130,7 +126,8 @@ def _flow(kind: str, figures: PartFigures) -> dict[str, Any]:
 
 def exceptions_page(job: ObservedJob) -> dict[str, Any]:
     """Return ``/jobs/:id/exceptions``, the newest first. `execution` (Seamark's, in the dashboard
-    alone) is the number of the failed execution."""
+    alone) is the number of the failed execution. A driver shows this execution's alone."""
+    shown = [job.execution()] if job.is_live else job.executions()
     entries = [
         {
             "exceptionName": failure.exception,
@@ -140,10 +137,10 @@ def exceptions_page(job: ObservedJob) -> dict[str, Any]:
             "restarted": failure.restarted,
             "execution": execution.number,
         }
-        for execution in job.failed()
+        for execution in shown
         for failure in reversed(execution.failures)
     ]
-    truncated = any(len(one.failures) >= FAILURES_KEPT for one in job.failed())
+    truncated = any(len(one.failures) >= FAILURES_KEPT for one in shown)
     return {"exceptionHistory": {"entries": entries, "truncated": truncated}}
 
 

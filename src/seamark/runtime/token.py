@@ -100,11 +100,6 @@ def tokens_at_hand(jid: str) -> Iterator[str]:
         yield given
 
 
-def read_token(jid: str) -> str | None:
-    """Return the first of `tokens_at_hand`; None if there is none."""
-    return next(tokens_at_hand(jid), None)
-
-
 def sign(token: str, content: bytes) -> str:
     """Return the signature of `content`. Only a holder of the token can make it."""
     return hmac.new(token.encode(), content, hashlib.sha256).hexdigest()
@@ -113,6 +108,15 @@ def sign(token: str, content: bytes) -> str:
 def is_signed(token: str, content: bytes, signature: str) -> bool:
     """Tell whether `signature` is the token's signature of `content`."""
     return hmac.compare_digest(sign(token, content).encode(), signature.encode())
+
+
+def is_bearer(authorization: str | None, token: str) -> bool:
+    """Tell whether the value of a request's ``Authorization`` header is this token, as a bearer's.
+    Takes the same time for every wrong token of the right length."""
+    scheme, _, given = (authorization or "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(
+        given.strip().encode(), token.encode()
+    )
 
 
 class DriverToken:
@@ -143,12 +147,8 @@ class DriverToken:
             raise
 
     def allows(self, authorization: str | None) -> bool:
-        """Tell whether the value of a request's ``Authorization`` header is this token, as a
-        bearer's. Takes the same time for every wrong token of the right length."""
-        scheme, _, given = (authorization or "").partition(" ")
-        return scheme.lower() == "bearer" and hmac.compare_digest(
-            given.strip().encode(), self._token.encode()
-        )
+        """Tell whether a request's ``Authorization`` header has this token."""
+        return is_bearer(authorization, self._token)
 
     def sign(self, content: bytes) -> str:
         """Return this token's signature of `content`."""

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.model.errors import StoppedError, UserError
 from seamark.runtime.registry import list_jobs
-from seamark.runtime.token import read_token
 from tests.chaos.driver import wait_until
 from tests.threads import PATIENCE_S, RunningJob
+from tests.tokens import read_token
 
 
 class AskedJob(RunningJob):

@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from typer.testing import CliRunner
 
 from seamark.cli.main import app
-from seamark.runtime.token import read_token
 from tests.chaos.driver import Driver, wait_until
+from tests.tokens import read_token
 
 SPARK = "in Spark's settings"
 SECRETS = {

@@ -17,7 +17,8 @@ from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.cli.main import app
 from seamark.dashboard.jobs import Jobs
-from seamark.runtime.token import DriverToken, read_token, sign
+from seamark.runtime.token import DriverToken, sign
+from tests.tokens import read_token
 from tests.unit.cli.listener import Listener
 
 JID, OTHER = "ab" * 16, "cd" * 16

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from seamark.model.errors import UserError
-from seamark.runtime.token import DriverToken, read_token, token_path, tokens_at_hand
+from seamark.runtime.token import DriverToken, token_path, tokens_at_hand
+from tests.tokens import read_token
 
 JID = "0123456789abcdef" * 2
 
