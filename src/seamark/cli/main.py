@@ -22,7 +22,6 @@ from seamark.cli import (
 )
 from seamark.cli import verify as verification
 from seamark.cli.exits import EPILOG, Commands
-from seamark.cli.reading import dashboard
 from seamark.model.packages import installed_version
 
 app = typer.Typer(
@@ -64,7 +63,7 @@ app.command("explain", rich_help_panel=_RUN)(reading.explain)
 app.command("list", rich_help_panel=_LOOK)(reading.list_jobs)
 app.command("info", rich_help_panel=_LOOK)(reading.info)
 app.command("checkpoints", rich_help_panel=_LOOK)(reading.checkpoints)
-app.command("dashboard", rich_help_panel=_LOOK)(dashboard)
+app.command("dashboard", rich_help_panel=_LOOK)(reading.dashboard)
 app.command("checkpoint", rich_help_panel=_CHANGE)(changing.checkpoint)
 app.add_typer(savepoints.app, name="savepoint", rich_help_panel=_CHANGE)
 app.add_typer(offsets.app, name="offsets", rich_help_panel=_CHANGE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +13,10 @@ from seamark.cli.options import flag, text
 from seamark.cli.restore_plan import show_plan
 from seamark.cli.terminal import say, suggest, waiting
 from seamark.cli.visible import echo
+from seamark.savepoints.restore.plan import ClaimMode
 
 if TYPE_CHECKING:
     from seamark.operations.run import Program
-
-
-class ClaimMode(str, Enum):
-    """`restore.plan.ClaimMode`, for the options' help: importing the original takes a second."""
-
-    NO_CLAIM = "no-claim"
-    CLAIM = "claim"
 
 
 _SPARK = "Through spark-submit (any of these)"

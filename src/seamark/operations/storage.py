@@ -6,7 +6,7 @@ Imports neither Spark nor a driver's client: a shell waits for `job_names`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
@@ -36,10 +36,10 @@ def readable(uri: str) -> Iterator[None]:
 def storage_option(uri: str) -> str:
     """Return the option by which a command finds jobs of this storage: `` --storage <uri>``, or ""
     if it is the usual one here."""
-    try:
-        return "" if storage_of("", None) == uri else f" --storage {quote(uri)}"
-    except UserError:
-        return f" --storage {quote(uri)}"
+    with suppress(UserError):  # a seamark.toml that cannot be read names none
+        if storage_of("", None) == uri:
+            return ""
+    return f" --storage {quote(uri)}"
 
 
 def job_names(storage: str | None) -> list[str]:

@@ -6,6 +6,7 @@ These pages are Seamark's own. Clients ask for them often, so they are made from
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from enum import Enum
 from typing import Any
 
@@ -157,14 +158,10 @@ def left_transactions(parts: Sequence[StoredPart]) -> OpenTransactions:
     """Return the transactions that a driver has left, of its stored attempts."""
     found = [
         OpenTransaction(
-            sink=part.sink,
-            epoch=part.epoch,
-            generation=part.generation,
             transaction="",
             state="",
             since=UNKNOWN,
-            verdict=part.verdict.value,
-            count=part.count,
+            **{**asdict(part), "verdict": part.verdict.value},
         )
         for part in parts
     ]
