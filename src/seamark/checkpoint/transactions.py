@@ -165,7 +165,7 @@ class JobTransactions:
         for uid in self._commits.uids:
             lingering = self._commits.list_lingering(uid)
             facts = self._commits.describe_open(uid, [each.committable for each in lingering])
-            for each, told in zip(lingering, facts, strict=True):
+            for each, known in zip(lingering, facts, strict=True):
                 handle = each.committable.handle
                 name = AttemptName.parse(handle)
                 epoch = getattr(each.committable, "epoch", -1 if name is None else name.epoch)
@@ -184,7 +184,7 @@ class JobTransactions:
                         epoch=epoch,
                         attempt=attempt,
                         verdict=verdict,
-                        facts=told,
+                        facts=known,
                         committable=each.committable,
                     )
                 )

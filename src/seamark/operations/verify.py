@@ -113,7 +113,7 @@ def _run(
         for what, why in {**outcome.left_out, **outcome.not_read}.items():
             say(f"left out: {what}: {why}")
         outcome.faults = [fault for fault in wanted if fault not in outcome.left_out]
-        outcome.sinks = [sight.name for sight in workload.sights]
+        outcome.sinks = [sink.name for sink in workload.sinks]
         steps = plan.steps(outcome.seed, outcome.faults, workload.failpoints)
         trial = Trial(workload, systems, outcome, say, stop_at_first=asked.stop_at_first)
         trial.run(steps, asked.minutes)

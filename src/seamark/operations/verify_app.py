@@ -121,10 +121,10 @@ def workload(
     kafka = systems.kafka_direct
     topics = [sink["topic"] for sink in found.sinks.values() if sink["kind"] == "kafka"]
     workloads.create_topics(kafka, found.topic, *topics)
-    sights = [_sight(asked, uid, sink, systems, directory) for uid, sink in found.sinks.items()]
-    for sight in sights:
-        if len(sight.final(30).numbers):
-            raise UserError(f"{sight.name} holds rows already; give the test a sink of its own")
+    sinks = [_watched(asked, uid, sink, systems, directory) for uid, sink in found.sinks.items()]
+    for sink in sinks:
+        if len(sink.final(30).numbers):
+            raise UserError(f"{sink.name} holds rows already; give the test a sink of its own")
     settings = [
         f"checkpoint.storage={systems.storage.as_uri()}", "checkpoint.interval=500ms",
         "checkpoint.timeout=2min",
@@ -143,13 +143,13 @@ def workload(
 
     points = {point for sink in found.sinks.values() for point in workloads.POINTS[sink["kind"]]}
     return Workload(
-        found.job, command, systems.storage / found.job, kafka, found.topic, row, sights,
+        found.job, command, systems.storage / found.job, kafka, found.topic, row, sinks,
         [*workloads.PROTOCOL, *sorted(points)],
         environment, whole=not found.unaligned, ordered=asked.ordered,
     )  # fmt: skip
 
 
-def _sight(
+def _watched(
     asked: AppUnderTest, uid: str, sink: dict[str, Any], systems: Systems, directory: Path
 ) -> Any:
     from seamark.verify import readers
@@ -157,7 +157,7 @@ def _sight(
     from seamark.verify.workloads import numbered_by
 
     if sink["kind"] == "kafka":
-        return readers.TopicSight(
+        return readers.WatchedTopic(
             f"Kafka {sink['topic']}", ROWS, systems.kafka_direct, sink["topic"],
             numbered_by(asked.id),
         )  # fmt: skip
@@ -166,9 +166,9 @@ def _sight(
     if sink["kind"] == "sqlite":
         database = directory / sink["path"]
         query = readers.sqlite_query(database, table, column)
-        return readers.TableSight(f"SQLite {sink['table']}", ROWS, query)
+        return readers.WatchedTable(f"SQLite {sink['table']}", ROWS, query)
     query = readers.postgres_query(systems.postgres_direct, table, column)
-    return readers.TableSight(f"PostgreSQL {sink['table']}", ROWS, query)
+    return readers.WatchedTable(f"PostgreSQL {sink['table']}", ROWS, query)
 
 
 def _quoted(name: str) -> str:

@@ -35,24 +35,24 @@ AT_ONCE_S = 1.0
 
 @dataclass
 class _Sink:
-    """What is known of one sink: its rows seen so far, and those told already."""
+    """What is known of one sink: its rows seen so far, and those reported already."""
 
     name: str
     first_seen_s: Growing = field(default_factory=lambda: Growing(_NEVER, np.float64))
-    told: dict[Kind, Growing] = field(default_factory=dict)
+    reported: dict[Kind, Growing] = field(default_factory=dict)
     newest_epoch: int = UNKNOWN
     phantoms: int = 0
     """How many a whole read has shown."""
 
-    def untold(self, kind: Kind, rows: Numbers, count: int) -> Numbers:
-        """Return the rows not told yet, and take them for told. Rows without a number of their own
-        are told each time."""
-        told = self.told.setdefault(kind, Growing(False, np.bool_))
-        told.grow(count)
+    def unreported(self, kind: Kind, rows: Numbers, count: int) -> Numbers:
+        """Return the rows not reported yet, and take them for reported. Rows without a number of
+        their own are reported each time."""
+        reported = self.reported.setdefault(kind, Growing(False, np.bool_))
+        reported.grow(count)
         known = (rows >= 0) & (rows < count)
         new = ~known
-        new[known] = ~told.values[rows[known]].astype(bool)
-        told.values[rows[known]] = True
+        new[known] = ~reported.values[rows[known]].astype(bool)
+        reported.values[rows[known]] = True
         return rows[new]
 
 
@@ -142,12 +142,12 @@ class Checker:
         if read.whole:
             gone = (reader.seen.values > 0) & (counts == 0)
             if read.atomic:
-                self._tell(Kind.NON_MONOTONIC_READ, sink, read, np.flatnonzero(gone))
+                self._report(Kind.NON_MONOTONIC_READ, sink, read, np.flatnonzero(gone))
             reader.seen.values[:] = counts
             self._judge_hidden(sink, read, counts)
         else:
             reader.seen.values[:] += counts
-        self._tell(Kind.DUPLICATED, sink, read, np.flatnonzero(reader.seen.values > 1))
+        self._report(Kind.DUPLICATED, sink, read, np.flatnonzero(reader.seen.values > 1))
         sink.first_seen_s.grow(self.count)
         seen = np.flatnonzero(counts)
         first = sink.first_seen_s.values
@@ -192,9 +192,9 @@ class Checker:
             known = numbers[(numbers >= 0) & (numbers < self.count)]
             counts[name] = np.bincount(known, minlength=self.count)
             lost = self._acknowledged.values & (counts[name] == 0)
-            self._tell(Kind.LOST, sink, read, np.flatnonzero(lost))
+            self._report(Kind.LOST, sink, read, np.flatnonzero(lost))
             vanished = np.isfinite(sink.first_seen_s.values) & (counts[name] == 0)
-            self._tell(
+            self._report(
                 Kind.ABORTED_READ, sink, read, np.flatnonzero(vanished), "not there in the end"
             )
             if read.times is not None:
@@ -210,7 +210,7 @@ class Checker:
         known = (read.numbers >= 0) & (read.numbers < self.count)
         phantoms = read.numbers[~known]
         # They have no number to be known by when the next read shows them again.
-        self._tell(Kind.PHANTOM, sink, read, phantoms[sink.phantoms if read.whole else 0 :])
+        self._report(Kind.PHANTOM, sink, read, phantoms[sink.phantoms if read.whole else 0 :])
         sink.phantoms = max(sink.phantoms, len(phantoms)) if read.whole else sink.phantoms
         return read.numbers[known]
 
@@ -219,7 +219,7 @@ class Checker:
         hidden = (counts == 0) & (waited_s > (AT_ONCE_S if read.atomic else HIDDEN_S))
         if hidden.any():
             detail = f"committed up to {waited_s[hidden].max():.0f} s before the read"
-            self._tell(Kind.HIDDEN, sink, read, np.flatnonzero(hidden), detail)
+            self._report(Kind.HIDDEN, sink, read, np.flatnonzero(hidden), detail)
 
     def _judge_places(self, sink: _Sink, reader: _Reader, read: Read) -> None:
         assert read.places is not None
@@ -233,7 +233,7 @@ class Checker:
                 for place, number in _firsts(read.places, read.numbers)
                 if place <= reader.ends.get(int(partitions_of(place)), UNKNOWN)
             ]
-            self._tell(Kind.NON_MONOTONIC_READ, sink, read, np.array(back, np.int64))
+            self._report(Kind.NON_MONOTONIC_READ, sink, read, np.array(back, np.int64))
         for place in read.places[_lasts(partitions_of(read.places))]:
             reader.ends[int(partitions_of(place))] = int(place)
         if self._ordered:
@@ -258,7 +258,7 @@ class Checker:
         floor = newest[np.cumsum(_changes(keys)) - 1]
         highest = np.maximum.accumulate(lanes + np.maximum(numbers, floor)) - lanes
         before = np.where(_changes(keys), floor, np.r_[-1, highest[:-1]])
-        self._tell(Kind.REORDERED, sink, read, numbers[numbers < before])
+        self._report(Kind.REORDERED, sink, read, numbers[numbers < before])
         for key, number in zip(keys[_lasts(keys)], highest[_lasts(keys)], strict=True):
             reader.newest[int(key)] = int(number)
 
@@ -270,7 +270,7 @@ class Checker:
         if read.atomic and read.whole:
             missing = (reader.seen.values == 0) & self._acknowledged.values & (epochs >= 0)
             torn = missing & (epochs < newest)
-            self._tell(
+            self._report(
                 Kind.TORN_EPOCH, sink, read, np.flatnonzero(torn),
                 f"epoch {newest} is shown, epoch {_least(epochs[torn])} is not complete",
             )  # fmt: skip
@@ -283,7 +283,7 @@ class Checker:
                 default=(UNKNOWN, ""),
             )
             late = missing & (epochs < other) & ~torn
-            self._tell(
+            self._report(
                 Kind.CROSS_SINK, sink, read, np.flatnonzero(late),
                 f"{name} had shown epoch {other}, epoch {_least(epochs[late])} is not complete",
             )  # fmt: skip
@@ -292,7 +292,7 @@ class Checker:
             self._shown.append((read.ended_s, newest, sink.name))
 
     def _by_epoch(self, sink: _Sink, early: Numbers) -> list[Anomaly]:
-        rows = sink.untold(Kind.ABORTED_READ, early, self.count)
+        rows = sink.unreported(Kind.ABORTED_READ, early, self.count)
         found = []
         for epoch in np.unique(self._epochs.values[rows]):
             of_epoch = rows[self._epochs.values[rows] == epoch]
@@ -316,7 +316,7 @@ class Checker:
             if wrong.any():
                 first = int(np.flatnonzero(wrong)[0])
                 detail = f"row {numbers[first]} counts {times[first]}, not {want[first]}"
-                self._tell(kind, sink, read, numbers[wrong], detail)
+                self._report(kind, sink, read, numbers[wrong], detail)
 
     def _judge_shown(self, sink: _Sink, final: Read) -> None:
         """What a log has shown at a place must be at this place in the end."""
@@ -332,19 +332,19 @@ class Checker:
             if len(places):
                 same = (places[at] == shown) & (numbers[at] == what)
             read = Read(name, reader_name, final.begun_s, final.ended_s, what)
-            self._tell(Kind.ABORTED_READ, sink, read, what[~same], "not at this place in the end")
+            self._report(Kind.ABORTED_READ, sink, read, what[~same], "not at this place in the end")
 
     def _judge_same(self, finals: Mapping[str, Read], counts: Mapping[str, Numbers]) -> None:
         (first, *others) = finals
         for other in others:
             differ = np.flatnonzero(counts[first] != counts[other])
-            self._tell(
+            self._report(
                 Kind.CROSS_SINK, self._sinks[other], finals[other], differ,
                 f"{first} holds other rows",
             )  # fmt: skip
 
-    def _tell(self, kind: Kind, sink: _Sink, read: Read, rows: Any, detail: str = "") -> None:
-        new = sink.untold(kind, rows, self.count)
+    def _report(self, kind: Kind, sink: _Sink, read: Read, rows: Any, detail: str = "") -> None:
+        new = sink.unreported(kind, rows, self.count)
         if len(new):
             self.anomalies.append(
                 Anomaly(kind, sink.name, read.reader, read.ended_s, tuple(new.tolist()), detail)

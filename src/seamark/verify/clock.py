@@ -33,12 +33,12 @@ class WrongClock:
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else Java's timed waits end at once
         }
         self.set(-3600)
-        told = subprocess.run(
+        probe = subprocess.run(
             [sys.executable, "-c", "import time; time.sleep(0.01); print(time.time())"],
             env=self.environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        if told.returncode:
-            raise MissingDependencyError(f"libfaketime does not work here: {told.stderr.strip()}")
+        if probe.returncode:
+            raise MissingDependencyError(f"libfaketime does not work here: {probe.stderr.strip()}")
 
     def set(self, seconds: float) -> None:
         """Make the clock fast, or slow with less than 0."""

@@ -9,35 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import psutil
 
 from seamark.model import failpoints
 
 MARK = "SEAMARK_CHAOS_RUN"
-_COMMITTED = re.compile(r"epoch=(\d+) status=COMPLETED .* rows=(\d+) .* decision_wait_ms=(\d+)")
-
-
-def wait_until(
-    what: str, condition: Callable[[], Any], timeout_s: float, pause_s: float = 0.05
-) -> Any:
-    """Return the first true value of `condition`; AssertionError naming `what` at the timeout."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(pause_s)
-    return value
 
 
 def marked(mark: str) -> list[psutil.Process]:
@@ -120,10 +106,6 @@ class DriverProcess:
         """Return every living process of this run."""
         return marked(self._mark)
 
-    def jvm(self) -> psutil.Process:
-        """Return the Spark JVM."""
-        return next(p for p in self.tree() if "java" in _name(p))
-
     def workers(self) -> list[psutil.Process]:
         """Return the Python workers: forked by Spark's daemon, itself not among them."""
         daemons = [p for p in self.tree() if "pyspark.worker" in _command(p)[-1:]]
@@ -166,12 +148,9 @@ class DriverProcess:
 
     # --- its end
 
-    def send(self, number: signal.Signals, *, group: bool = False) -> None:
-        """Send a signal to the driver, or to its process group as a terminal does at Ctrl-C."""
-        if group:
-            os.killpg(self.pid, number)
-        else:
-            self._process.send_signal(number)
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the driver."""
+        self._process.send_signal(number)
 
     def wait(self, timeout_s: float) -> int:
         """Return the exit code (negative: the signal); AssertionError at the timeout."""
@@ -179,30 +158,6 @@ class DriverProcess:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self}: alive after {timeout_s:g} s\n{self.tail()}") from None
-
-    def die(self, timeout_s: float = 240.0) -> None:
-        """Wait until the armed failpoint has killed the driver; then the rest of the tree dies too.
-
-        Raises AssertionError if it ended in another way, or did not end.
-        """
-        code = self.wait(timeout_s)
-        self.kill_tree()
-        if code != -signal.SIGKILL:
-            raise AssertionError(f"{self}: exit code {code} instead of SIGKILL\n{self.tail()}")
-
-    def stop(
-        self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30.0, code: int = 0
-    ) -> float:
-        """Ask it to end, and return the seconds it took; AssertionError unless it ends with `code`
-        (a JVM ended by a signal: 128 and the signal)."""
-        begun = time.monotonic()
-        self.send(number)
-        found = self.wait(timeout_s)
-        took_s = time.monotonic() - begun
-        self.kill_tree()
-        if found != code:
-            raise AssertionError(f"{self}: exit code {found} after {number.name}\n{self.tail()}")
-        return took_s
 
     # --- its words
 
@@ -213,23 +168,6 @@ class DriverProcess:
     def tail(self, lines: int = 40) -> str:
         """Return the last lines it has said."""
         return "\n".join([f"the end of {self.log}:", *self.text().splitlines()[-lines:]])
-
-    def epochs(self) -> dict[int, tuple[int, int]]:
-        """Return the epochs it has committed, from its log: rows, and ms from return to commit."""
-        return {int(m[1]): (int(m[2]), int(m[3])) for m in _COMMITTED.finditer(self.text())}
-
-    def wait_for_epochs(self, count: int, timeout_s: float = 180.0) -> None:
-        """Wait until it has itself committed `count` epochs with rows."""
-
-        def enough() -> bool:
-            if self.returncode is not None:
-                raise AssertionError(f"{self}: ended with {self.returncode}\n{self.tail()}")
-            return sum(rows > 0 for rows, _ in self.epochs().values()) >= count
-
-        try:
-            wait_until(f"{self}: {count} epochs", enough, timeout_s)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.tail()}") from None
 
     def __str__(self) -> str:
         at = f" (failpoint {self.failpoint})" if self.failpoint else ""

@@ -7,14 +7,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from pyspark.find_spark_home import _find_spark_home
 
 from seamark.model import failpoints
 from seamark.verify.driver import DriverProcess
+from seamark.verify.faulty_job import FaultyJob, fatal_in
 from seamark.verify.plan import HOLD, SIGTERM, Step
 from seamark.verify.systems import Systems
 
@@ -36,64 +36,13 @@ EXECUTORS = {
 """Environment of a driver whose tasks run in two executors of their own."""
 
 
-UNPROVED, UNPROVED_S = "its outcome cannot be proved", 30.0
-"""A driver's word, and how long it may then wait for proof: nobody else ends transactions."""
-FATAL = (
-    "LostTransactionError", "DecisionMissingError", "CheckpointError", "CorruptRecordError",
-    "committed already, and not by a driver of this job",
-)  # fmt: skip
-"""Forbidden to a job here: nobody has deleted a file, stayed away for long, or ended transactions.
-"""
-
-
-class OverError(Exception):
-    """The run is over: the first finding has ended it."""
-
-
-def fatal_in(driver: DriverProcess) -> list[str]:
-    """Return what is forbidden and stands in the driver's output."""
-    return [name for name in FATAL if name in driver.text()]
-
-
-class Patient(Protocol):
-    """What the harm is done to."""
-
-    driver: DriverProcess
-    patience_s: float
-    """How long the job may take to commit an epoch, and a superseded or stopped driver to end."""
-
-    def start(
-        self, failpoint: str | None = None, environment: Mapping[str, str] | None = None
-    ) -> None:
-        """Start the next driver; it becomes `driver`."""
-
-    def aim(self, seconds: float) -> None:
-        """Return the given seconds after the plan of the next epoch."""
-
-    def recovered(self, timeout_s: float) -> bool:
-        """Wait until the driver has committed an epoch that began after this call; False if it
-        ended, or the time is over."""
-
-    def ended(self) -> None:
-        """Note that the driver has ended by itself, and end what it has left."""
-
-    def epochs_done(self) -> int:
-        """Return how many epochs have been committed."""
-
-    def fail(self, text: str) -> None:
-        """Note something that must not happen."""
-
-    def check(self) -> None:
-        """Raise OverError if the run is over; the methods above do so too."""
-
-
 class Nemesis:
     """Does one step after the other; each returns what came of it, for the time-line."""
 
-    def __init__(self, systems: Systems, patient: Patient) -> None:
+    def __init__(self, systems: Systems, job: FaultyJob) -> None:
         self._systems = systems
-        self._job = patient
-        self._deeds: dict[str, Callable[[Step], str]] = {
+        self._job = job
+        self._by_fault: dict[str, Callable[[Step], str]] = {
             "driver": self._driver,
             "executor": self._executor,
             "python-worker": self._python_worker,
@@ -107,7 +56,7 @@ class Nemesis:
 
     def do(self, step: Step) -> str:
         """Do one step; return what came of it."""
-        return self._deeds[step.fault](step)
+        return self._by_fault[step.fault](step)
 
     def _driver(self, step: Step) -> str:
         self._job.aim(step.aim_s)
@@ -116,9 +65,9 @@ class Nemesis:
             self._job.start()
             return "ended"
         self._job.driver.kill_tree()
-        told = [self._die_at(point) for point in (step.at, step.then) if point]
+        deaths = [self._die_at(point) for point in (step.at, step.then) if point]
         self._job.start()
-        return ", then ".join(["killed", *told])
+        return ", then ".join(["killed", *deaths])
 
     def _die_at(self, failpoint: str) -> str:
         """Start a driver with this failpoint, and tell how it, or a worker of it, has died."""
@@ -239,7 +188,7 @@ class Nemesis:
             time.sleep(step.lasts_s)
             old.thaw()
             return "woken"
-        told = self._succeed(old, step)
+        when = self._succeed(old, step)
         self._await_end(old, self._job.patience_s)
         code = old.wait(0.1)
         old.kill_tree()
@@ -247,7 +196,7 @@ class Nemesis:
             self._job.fail(f"{old} was superseded and ended with 0: it must stop with an error")
         for name in fatal_in(old):
             self._job.fail(f"{old} was superseded and met {name}\n{old.tail(15)}")
-        return f"woken {told}, ended with {code}"
+        return f"woken {when}, ended with {code}"
 
     def _succeed(self, old: DriverProcess, step: Step) -> str:
         """Start a successor of a frozen driver, and wake that one up; return when."""

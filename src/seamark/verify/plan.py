@@ -92,7 +92,7 @@ class Step:
     then: str = ""
 
     def __str__(self) -> str:
-        told = {
+        details = {
             "driver": f" by {self.how}" * bool(self.how)
             + "".join(f", then at {point}" for point in (self.at, self.then) if point),
             "broker": f" for {self.lasts_s:.1f} s",
@@ -105,12 +105,12 @@ class Step:
             "clock": f": {self.amount:+} s, then {self.lasts_s:.0f} s {self.how}",
         }
         if self.fault == "connection" and self.how == "delay":
-            told["connection"] = f": delay by {self.amount} ms for {self.lasts_s:.1f} s"
+            details["connection"] = f": delay by {self.amount} ms for {self.lasts_s:.1f} s"
         if self.fault == "connection" and self.how == HOLD:
-            told["connection"] = f": hold a commit for {self.lasts_s:.1f} s"
+            details["connection"] = f": hold a commit for {self.lasts_s:.1f} s"
         if self.fault == "connection" and self.how == "drop":
-            told["connection"] = f": drop replies for {self.lasts_s:.1f} s"
-        return f"{self.fault}{told.get(self.fault, '')}"
+            details["connection"] = f": drop replies for {self.lasts_s:.1f} s"
+        return f"{self.fault}{details.get(self.fault, '')}"
 
 
 def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterator[Step]:

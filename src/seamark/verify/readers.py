@@ -1,6 +1,7 @@
 """Reads sinks as other programs do, beside the job: a follower of a topic, a poller of a table.
 
-A `Sight` is one sink to be read. Its readers run in threads and hand each `Read` to one function.
+A `WatchedSink` is one sink to be read. Its readers run in threads and hand each `Read` to one
+function.
 """
 
 from __future__ import annotations
@@ -58,14 +59,27 @@ def log_consumer(servers: str, topic: str) -> Any:
     return consumer
 
 
-class TopicFollower(threading.Thread):
+class _Reader(threading.Thread):
+    """A thread that reads until `close`."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._end = threading.Event()
+
+    def close(self) -> None:
+        """Read no more."""
+        self._end.set()
+        if self.is_alive():
+            self.join()
+
+
+class TopicFollower(_Reader):
     """A read_committed reader beside the job; `take` gets the messages shown to it, in order."""
 
     def __init__(self, servers: str, topic: str, take: Callable[[list[Any]], None]) -> None:
-        super().__init__(name=f"follower of {topic}", daemon=True)
+        super().__init__()
         self._consumer = log_consumer(servers, topic)
         self._take = take
-        self._end = threading.Event()
 
     def run(self) -> None:
         """Read until the end."""
@@ -74,12 +88,6 @@ class TopicFollower(threading.Thread):
             if messages:
                 self._take(messages)
         self._consumer.close()
-
-    def close(self) -> None:
-        """Read no more."""
-        self._end.set()
-        if self.is_alive():
-            self.join()
 
 
 def read_log(
@@ -129,16 +137,15 @@ def read_log(
         consumer.close()
 
 
-class Poller(threading.Thread):
+class Poller(_Reader):
     """Reads the whole of a sink again and again; `take` gets each read. A server that is away is
     asked again."""
 
     def __init__(
         self, read: Callable[[], Read], pause_s: float, take: Callable[[Read], None]
     ) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._read, self._pause_s, self._take = read, pause_s, take
-        self._end = threading.Event()
 
     def run(self) -> None:
         """Read until the end."""
@@ -149,19 +156,14 @@ class Poller(threading.Thread):
                 self._take(self._read())
                 pause_s = max(self._pause_s, 9 * (time.monotonic() - begun))
 
-    def close(self) -> None:
-        """Read no more."""
-        self._end.set()
-        if self.is_alive():
-            self.join()
 
-
-class Sight(ABC):
+class WatchedSink(ABC):
     """One sink, read while the job runs and once more in the end. `stream` names its rows."""
 
     def __init__(self, name: str, stream: str) -> None:
         self.name = name
         self.stream = stream
+        self._readers: Sequence[_Reader] = ()
 
     @abstractmethod
     def follow(self, take: Callable[[str, Read], None]) -> None:
@@ -171,12 +173,13 @@ class Sight(ABC):
     def final(self, timeout_s: float) -> Read:
         """Return all that is visible, as a new reader sees it."""
 
-    @abstractmethod
     def close(self) -> None:
         """Read no more."""
+        for reader in self._readers:
+            reader.close()
 
 
-class TopicSight(Sight):
+class WatchedTopic(WatchedSink):
     """A Kafka topic."""
 
     def __init__(
@@ -186,11 +189,9 @@ class TopicSight(Sight):
         self._servers = servers
         self._topic = topic
         self._numbering = numbering
-        self._follower: TopicFollower | None = None
-        self._rereader: Poller | None = None
 
     def follow(self, take: Callable[[str, Read], None]) -> None:
-        """See `Sight`. One reader follows the topic, another one begins it anew each time."""
+        """See `WatchedSink`. One reader follows the topic, another one begins it anew each time."""
         begun_s = time.time()
 
         def seen(messages: list[Any]) -> None:
@@ -207,20 +208,16 @@ class TopicSight(Sight):
             except KafkaException as error:
                 raise OperationFailedError(f"{self._topic} cannot be read: {error}") from error
 
-        self._follower = TopicFollower(self._servers, self._topic, seen)
-        self._follower.start()
-        self._rereader = Poller(again, REREAD_S, lambda read: take(self.stream, read))
-        self._rereader.start()
+        self._readers = (
+            TopicFollower(self._servers, self._topic, seen),
+            Poller(again, REREAD_S, partial(take, self.stream)),
+        )
+        for reader in self._readers:
+            reader.start()
 
     def final(self, timeout_s: float) -> Read:
-        """See `Sight`. Raises AssertionError if a reader cannot get to the end."""
+        """See `WatchedSink`. Raises AssertionError if a reader cannot get to the end."""
         return self._whole("final", timeout_s, to_the_end=True)
-
-    def close(self) -> None:
-        """See `Sight`."""
-        if self._follower is not None and self._rereader is not None:
-            self._follower.close()
-            self._rereader.close()
 
     def _whole(self, reader: str, timeout_s: float, *, to_the_end: bool) -> Read:
         begun_s, rows = time.time(), _Rows(self._numbering)
@@ -256,7 +253,7 @@ class _Rows:
         return columns
 
 
-class TableSight(Sight):
+class WatchedTable(WatchedSink):
     """A table, read as a whole by one query again and again. `query` returns numbers and times."""
 
     def __init__(
@@ -264,17 +261,18 @@ class TableSight(Sight):
     ) -> None:
         super().__init__(name, stream)
         self._query = query
-        self._pollers: list[Poller] = []
 
     def follow(self, take: Callable[[str, Read], None]) -> None:
-        """See `Sight`. Several readers, at times of their own."""
-        for reader, pause_s in POLLS_S.items():
-            poller = Poller(partial(self._read, reader), pause_s, partial(take, self.stream))
-            self._pollers.append(poller)
+        """See `WatchedSink`. Several readers, at times of their own."""
+        self._readers = [
+            Poller(partial(self._read, reader), pause_s, partial(take, self.stream))
+            for reader, pause_s in POLLS_S.items()
+        ]
+        for poller in self._readers:
             poller.start()
 
     def final(self, timeout_s: float) -> Read:
-        """See `Sight`."""
+        """See `WatchedSink`."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -283,11 +281,6 @@ class TableSight(Sight):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)
-
-    def close(self) -> None:
-        """See `Sight`."""
-        for poller in self._pollers:
-            poller.close()
 
     def _read(self, reader: str) -> Read:
         begun_s = time.time()

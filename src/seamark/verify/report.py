@@ -116,7 +116,7 @@ def _time_line(outcome: Outcome) -> str:
     at = lanes.index("epochs")
     for run in _runs(outcome.epochs, span_s / width):
         begun_s = max(run[0].planned_s, outcome.begun_s)
-        marks.append(bar(at, begun_s, run[-1].committed_s, "epoch", _told(run)))
+        marks.append(bar(at, begun_s, run[-1].committed_s, "epoch", _title(run)))
     for anomaly in outcome.found[:2000]:
         marks.append(bar(len(lanes) - 1, anomaly.at_s, anomaly.at_s, "anomaly", str(anomaly)))
     height = len(lanes) * _LANE
@@ -147,7 +147,7 @@ def _runs(epochs: Sequence[Epoch], pixel_s: float) -> list[list[Epoch]]:
     return runs
 
 
-def _told(run: Sequence[Epoch]) -> str:
+def _title(run: Sequence[Epoch]) -> str:
     longest = max(epoch.committed_s - epoch.planned_s for epoch in run)
     if len(run) == 1:
         return f"epoch {run[0].number}: {longest:.2f} s to its commit"

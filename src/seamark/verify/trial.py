@@ -8,7 +8,6 @@ the harm.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import signal
 import threading
 import time
@@ -23,33 +22,25 @@ from seamark.model.errors import PreflightError
 from seamark.verify.checker import Checker
 from seamark.verify.driver import DriverProcess
 from seamark.verify.epochs import EpochWatch
+from seamark.verify.faulty_job import FaultyJob, OverError
 from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS, Generator, TopicProducer
 from seamark.verify.history import UNKNOWN, Anomaly, Growing, Read
-from seamark.verify.nemesis import (
-    DIED_AT,
-    UNPROVED,
-    UNPROVED_S,
-    Nemesis,
-    OverError,
-    fatal_in,
-)
+from seamark.verify.nemesis import DIED_AT, Nemesis
 from seamark.verify.outcome import Event, Outcome
 from seamark.verify.plan import Step
-from seamark.verify.readers import Sight
+from seamark.verify.readers import WatchedSink
 from seamark.verify.systems import Systems
 
 ROWS, COUNTS = "rows", "counts"
 """The streams of rows: the produced rows themselves, and their counts by key and window."""
-START_S, BACK_S, SLOWER = 600.0, 240.0, 6
-"""How long the job may take to commit its first epoch; and one after a fault, unless the first one
-took more than a SLOWER-th of that: a slow machine is no fault of the job."""
+BACK_S, SLOWER = 240.0, 6
+"""How long the job may take to commit an epoch after a fault, unless its first one took more than a
+SLOWER-th of that: a slow machine is no fault of the job."""
 DRAIN_S, FINAL_S = 300.0, 180.0
 """How long the last rows may take to be visible, and the last read of a sink."""
 TRIES = 4
 """Drivers in a row that may end without an epoch."""
 TELL_S = 10.0
-VOID = "DecisionVoidError"
-"""What a driver may end with, if the next one takes the decision back."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class Workload:
     servers: str
     topic: str
     row: Callable[[int], tuple[str, str]]
-    sights: Sequence[Sight]
+    sinks: Sequence[WatchedSink]
     failpoints: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     whole: bool = True
@@ -91,25 +82,27 @@ class Trial:
         self._workload = workload
         self._outcome = outcome
         self._say = say
-        self._logs = systems.storage.parent
-        self._nemesis = Nemesis(systems, self)
+        self._watch = EpochWatch(workload.directory)
+        self._job = FaultyJob(
+            workload.command,
+            workload.environment,
+            systems.storage.parent,
+            self._watch,
+            outcome,
+            say,
+            stop_at_first=stop_at_first,
+        )
+        self._nemesis = Nemesis(systems, self._job)
         self._lock = threading.RLock()
         self._checkers = {
             stream: Checker(ordered=workload.ordered and stream == ROWS)
-            for stream in dict.fromkeys([ROWS, *(sight.stream for sight in workload.sights)])
+            for stream in dict.fromkeys([ROWS, *(sink.stream for sink in workload.sinks)])
         }
         self._places = Growing(UNKNOWN), Growing(UNKNOWN)
         self._placed = self._committed = 0
-        self._watch = EpochWatch(workload.directory)
         self._producer = TopicProducer(workload.servers, workload.topic)
         self._generator = Generator(self._produce, workload.rate)
-        self._numbers = itertools.count(1)
-        self.patience_s = START_S
         self._over = threading.Event()
-        self._stop_at_first = stop_at_first
-        self._cut = threading.Event()
-        self._void = False
-        self.driver: DriverProcess
 
     def run(self, steps: Iterator[Step], minutes: float) -> None:
         """Do harm for `minutes`, then drain, stop and judge. The outcome has what was found. The
@@ -117,13 +110,13 @@ class Trial:
         watching = threading.Thread(target=self._look, name="watch", daemon=True)
         self._generator.start()
         watching.start()
-        for sight in self._workload.sights:
-            sight.follow(self._take)
+        for sink in self._workload.sinks:
+            sink.follow(self._take)
         try:
-            self.start()
+            self._job.start()
             begun = time.monotonic()
             back = self._come_back("start")
-            self.patience_s = max(BACK_S, SLOWER * (time.monotonic() - begun))
+            self._job.patience_s = max(BACK_S, SLOWER * (time.monotonic() - begun))
             if back and self._harm(steps, time.monotonic() + minutes * 60):
                 self._generator.close()
                 self._drain()
@@ -136,8 +129,8 @@ class Trial:
         finally:
             self._over.set()
             self._generator.abandon()
-            for sight in self._workload.sights:
-                sight.close()
+            for sink in self._workload.sinks:
+                sink.close()
             for driver in list(DriverProcess.living):
                 driver.kill_tree()
             self._outcome.anomalies = {s: c.anomalies for s, c in self._checkers.items()}
@@ -145,71 +138,22 @@ class Trial:
             self._outcome.counts["rows"] = self._generator.count
             self._outcome.ended_s = time.time()
 
-    # --- the harm (`nemesis.Patient`)
-
-    def start(
-        self, failpoint: str | None = None, environment: Mapping[str, str] | None = None
-    ) -> None:
-        """Start the next driver; it becomes `driver`."""
-        self.check()
-        log = self._logs / f"driver-{next(self._numbers):03}.log"
-        settings = {**self._workload.environment, **(environment or {})}
-        self.driver = DriverProcess(self._workload.command, log, failpoint, settings)
-        self._outcome.counts["driver starts"] += 1
-
-    def aim(self, seconds: float) -> None:
-        """Return the given seconds after the plan of the next epoch."""
-        self.check()
-        known = self._watch.planned()
-        deadline = time.monotonic() + 5
-        while self._watch.planned() <= known and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(seconds)
-
-    def recovered(self, timeout_s: float) -> bool:
-        """See `nemesis.Patient`."""
-        begun_s, deadline = time.time(), time.monotonic() + timeout_s
-        unproved = time.monotonic() + UNPROVED_S
-        while self.driver.returncode is None and time.monotonic() < deadline:
-            self.check()
-            newest = self._watch.newest
-            if newest is not None and newest.planned_s > begun_s:
-                return True
-            if time.monotonic() > unproved and UNPROVED in self.driver.text():
-                self.fail(f"{self.driver}: {UNPROVED}\n{self.driver.tail(15)}")
-                unproved = deadline
-            time.sleep(0.05)
-        return False
-
-    def epochs_done(self) -> int:
-        """Return how many epochs have been committed."""
-        return len(self._watch.epochs)
-
-    def check(self) -> None:
-        """See `nemesis.Patient`."""
-        if self._cut.is_set():
-            raise OverError
-
-    def fail(self, text: str) -> None:
-        """Note something that must not happen."""
-        self._outcome.failures.append(text)
-        self._found()
-        self._say(f"FAILED: {text}")
+    # --- the harm
 
     def _harm(self, steps: Iterator[Step], deadline: float) -> bool:
         """Do steps until the deadline; False if the job does not come back. Raises OverError."""
         for step in steps:
             if time.monotonic() + step.pause_s > deadline:
                 break
-            self._cut.wait(step.pause_s)
-            self.check()
+            self._job.over.wait(step.pause_s)
+            self._job.check()
             self._say(f"fault {step.number}: {step}")
             begun_s, detail = time.time(), "not done"
             try:
                 detail = self._nemesis.do(step)
             except (AssertionError, PreflightError) as error:
-                self.fail(f"fault {step.number}, {step}: {error}")
-                for other in DriverProcess.living - {self.driver}:
+                self._job.fail(f"fault {step.number}, {step}: {error}")
+                for other in DriverProcess.living - {self._job.driver}:
                     other.kill_tree()
             finally:
                 self._outcome.events.append(Event("fault", str(step), begun_s, time.time(), detail))
@@ -218,42 +162,26 @@ class Trial:
                 self._say(f"fault {step.number}: {detail}")
             if not self._come_back(str(step)):
                 return False
-        self.check()
+        self._job.check()
         return True
 
     def _come_back(self, after: str) -> bool:
         """Wait until the job commits epochs again, with a new driver where the last one ended."""
         begun_s = time.time()
         for _ in range(TRIES):
-            if self.recovered(self.patience_s):
-                self._void = False
+            if self._job.recovered(self._job.patience_s):
                 self._outcome.events.append(
                     Event("recovery", f"after {after}", begun_s, time.time())
                 )
                 return True
-            if self.driver.returncode is None:
-                waited = f"no epoch for {self.patience_s:.0f} s after {after}"
-                self.fail(f"{waited}: {self.driver.tail(15)}")
+            if self._job.driver.returncode is None:
+                waited = f"no epoch for {self._job.patience_s:.0f} s after {after}"
+                self._job.fail(f"{waited}: {self._job.driver.tail(15)}")
                 return False
-            self.ended()
-            self.start()
-        self.fail(f"{TRIES} drivers in a row ended after {after}: {self.driver.tail(15)}")
+            self._job.ended()
+            self._job.start()
+        self._job.fail(f"{TRIES} drivers in a row ended after {after}: {self._job.driver.tail(15)}")
         return False
-
-    def ended(self) -> None:
-        """See `nemesis.Patient`. The job may give up, if the next driver goes on."""
-        driver = self.driver
-        driver.kill_tree()
-        self._outcome.counts[f"drivers that ended with {driver.returncode}"] += 1
-        now = time.time()
-        self._outcome.events.append(
-            Event("driver", f"{driver} ended with {driver.returncode}", now, now)
-        )
-        for name in fatal_in(driver):
-            self.fail(f"{driver}: {name}\n{driver.tail(15)}")
-        before, self._void = self._void, VOID in driver.text()
-        if before and self._void:
-            self.fail(f"{driver}: {VOID}, once more\n{driver.tail(15)}")
 
     # --- rows go in and come out
 
@@ -278,17 +206,17 @@ class Trial:
     def _take(self, stream: str, read: Read) -> None:
         with self._lock:
             self._outcome.counts["reads"] += 1
-            self._tell(self._checkers[stream].read(read))
+            self._report(self._checkers[stream].read(read))
 
     def _look(self) -> None:
         """Watch the checkpoint, and tell the progress."""
-        told = time.monotonic()
+        said = time.monotonic()
         while not self._over.wait(0.1):
             self._learn()
-            if time.monotonic() > told + TELL_S:
-                told = time.monotonic()
+            if time.monotonic() > said + TELL_S:
+                said = time.monotonic()
                 with self._lock:
-                    self._tell(self._checkers[ROWS].undecided())
+                    self._report(self._checkers[ROWS].undecided())
                     anomalies = sum(len(c.anomalies) for c in self._checkers.values())
                 self._say(
                     f"{time.time() - self._outcome.begun_s:.0f} s: {self._generator.count:,} rows, "
@@ -316,15 +244,10 @@ class Trial:
             checker.committed(self._committed + np.flatnonzero(before), new[-1].committed_s)
             self._committed += _first(~before)
 
-    def _tell(self, anomalies: Sequence[Anomaly]) -> None:
+    def _report(self, anomalies: Sequence[Anomaly]) -> None:
         for anomaly in anomalies:
             self._say(str(anomaly))
-            self._found()
-
-    def _found(self) -> None:
-        self._outcome.first_s = self._outcome.first_s or time.time()
-        if self._stop_at_first:
-            self._cut.set()
+            self._job.found()
 
     # --- the end
 
@@ -333,12 +256,12 @@ class Trial:
         if COUNTS in self._checkers:
             self._close_windows()
         deadline = time.monotonic() + DRAIN_S
-        while time.monotonic() < deadline and not self._cut.is_set():
-            if self.driver.returncode is not None:
-                self.ended()
-                self.start()
+        while time.monotonic() < deadline and not self._job.over.is_set():
+            if self._job.driver.returncode is not None:
+                self._job.ended()
+                self._job.start()
             with self._lock:
-                if all(c.complete([s.name for s in self._workload.sights if s.stream == stream])
+                if all(c.complete([s.name for s in self._workload.sinks if s.stream == stream])
                        for stream, c in self._checkers.items()):  # fmt: skip
                     return
             time.sleep(0.5)
@@ -366,29 +289,31 @@ class Trial:
             counts.acknowledge(expected, times[expected])
 
     def _stop(self) -> None:
-        driver = self.driver
+        driver = self._job.driver
         if driver.returncode is None:
             driver.send(signal.SIGTERM)
             with contextlib.suppress(AssertionError):
                 driver.wait(120)
         if driver.returncode != 0:
-            self.fail(f"{driver} ended with {driver.returncode} after SIGTERM\n{driver.tail(15)}")
+            self._job.fail(
+                f"{driver} ended with {driver.returncode} after SIGTERM\n{driver.tail(15)}"
+            )
         driver.kill_tree()
 
     def _judge(self) -> None:
         self._learn()
-        for sight in self._workload.sights:
-            sight.close()
+        for sink in self._workload.sinks:
+            sink.close()
         for stream, checker in self._checkers.items():
             finals = {}
-            for sight in self._workload.sights:
-                if sight.stream == stream:
+            for sink in self._workload.sinks:
+                if sink.stream == stream:
                     try:
-                        finals[sight.name] = sight.final(FINAL_S)
+                        finals[sink.name] = sink.final(FINAL_S)
                     except AssertionError as error:
-                        self.fail(str(error))
+                        self._job.fail(str(error))
             with self._lock:
-                self._tell(checker.finish(finals))
+                self._report(checker.finish(finals))
 
 
 def _first(where: NDArray[np.bool_]) -> int:

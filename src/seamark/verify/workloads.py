@@ -14,7 +14,13 @@ from seamark.protocol.points import Point
 from seamark.verify import jobs
 from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS
 from seamark.verify.history import UNKNOWN
-from seamark.verify.readers import Numbering, TableSight, TopicSight, postgres_query, sqlite_query
+from seamark.verify.readers import (
+    Numbering,
+    WatchedTable,
+    WatchedTopic,
+    postgres_query,
+    sqlite_query,
+)
 from seamark.verify.systems import Systems
 from seamark.verify.trial import COUNTS, ROWS, Workload
 
@@ -100,34 +106,32 @@ def _program(name: str) -> str:
 
 def _rows(name: str, systems: Systems, directory: Path) -> Workload:
     kafka = systems.kafka_direct
-    sights: list[Any] = [TopicSight("Kafka verify-out", ROWS, kafka, "verify-out", _numbered)]
+    sinks: list[Any] = [WatchedTopic("Kafka verify-out", ROWS, kafka, "verify-out", _numbered)]
     more, points = {}, [*PROTOCOL, *POINTS["kafka"]]
     if "postgres" in name:
         more["postgres"] = systems.postgres_for_job
         query = postgres_query(
             systems.postgres_direct, "verify_rows", "split_part(value, ',', 1)::bigint"
         )
-        sights.append(TableSight("PostgreSQL verify_rows", ROWS, query))
+        sinks.append(WatchedTable("PostgreSQL verify_rows", ROWS, query))
         points += POINTS["postgres"]
     command = [sys.executable, _program("rows.py"), _options(systems, **more)]
-    return Workload(
-        name, command, systems.storage / "rows", kafka, "verify-in", row, sights, points
-    )
+    return Workload(name, command, systems.storage / "rows", kafka, "verify-in", row, sinks, points)
 
 
 def _windows(name: str, systems: Systems, directory: Path) -> Workload:
     kafka, database = systems.kafka_direct, directory / "sink.db"
     number = f"CAST(value AS INTEGER) / {WINDOW_MS} * {KEYS} + CAST(substr(key, 5) AS INTEGER)"
     times = "CAST(substr(value, instr(value, ',') + 1) AS INTEGER)"
-    sights = [
-        TopicSight("Kafka verify-out", COUNTS, kafka, "verify-out", _counted),
-        TableSight("SQLite windows", COUNTS, sqlite_query(database, "windows", number, times)),
-        TableSight("SQLite events", ROWS, sqlite_query(database, "events", "value")),
+    sinks = [
+        WatchedTopic("Kafka verify-out", COUNTS, kafka, "verify-out", _counted),
+        WatchedTable("SQLite windows", COUNTS, sqlite_query(database, "windows", number, times)),
+        WatchedTable("SQLite events", ROWS, sqlite_query(database, "events", "value")),
     ]
     options = _options(systems, database=str(database))
     command = [sys.executable, _program("windows.py"), options]
     return Workload(
-        name, command, systems.storage / "windows", kafka, "verify-in", row, sights,
+        name, command, systems.storage / "windows", kafka, "verify-in", row, sinks,
         [*PROTOCOL, *POINTS["kafka"], *POINTS["sqlite"]],
     )  # fmt: skip
 

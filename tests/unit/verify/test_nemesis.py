@@ -11,7 +11,8 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from seamark.verify.driver import DriverProcess
-from seamark.verify.nemesis import Nemesis, OverError, spark_home
+from seamark.verify.faulty_job import OverError
+from seamark.verify.nemesis import Nemesis, spark_home
 from seamark.verify.plan import SECOND, Step
 
 
@@ -39,7 +40,7 @@ while True:
 
 
 class Programs:
-    """A `Patient` without Spark: a driver ends once another one has started, and it wakes up."""
+    """A `FaultyJob` without Spark: a driver ends once another one has started, and it wakes up."""
 
     patience_s = 60.0
 

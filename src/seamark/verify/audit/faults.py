@@ -142,26 +142,26 @@ def exchanged(findings: list[Finding], suspects: list[Suspect]) -> list[Finding]
     single = {id(s): (s.too_few, s.too_many) for s in suspects}
     by_pair = {(s.too_few, s.too_many): s for s in suspects if s.too_few and s.too_many}
     lost = {s.too_few: s for s in suspects if s.too_few and not s.too_many}
-    result, told = [], set[str]()
+    result, taken = [], set[str]()
     for suspect in suspects:
         few, many = single[id(suspect)]
         place = str(suspect.cell)
         other = by_pair.get((many, few)) if few and many else None
         if other is not None and other is not suspect:
-            if place not in told:
+            if place not in taken:
                 rows = [*suspect.wrong[:1], *other.wrong[:1]]
-                told |= {place, str(other.cell)}
+                taken |= {place, str(other.cell)}
                 result.append(
                     Finding(Fault.SWAPPED, _sink(findings), suspect.cell.epoch, 2, place, rows,
                             to=str(other.cell))
                 )  # fmt: skip
         elif many and not few and (source := lost.get(many)) is not None:
-            told |= {place, str(source.cell)}
+            taken |= {place, str(source.cell)}
             result.append(
                 Finding(Fault.MOVED, _sink(findings), source.cell.epoch, 1, str(source.cell),
                         suspect.wrong[:1], to=place, hash=f"{many:016x}")
             )  # fmt: skip
-    return [one for one in findings if one.place not in told] + result
+    return [one for one in findings if one.place not in taken] + result
 
 
 def _sink(findings: list[Finding]) -> str:
