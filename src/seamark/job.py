@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
-from seamark.api.config import CheckpointConfig, storage_uri
+from seamark.api.config import CheckpointConfig
 from seamark.api.declarations import (
     JobDeclaration,
 )
@@ -33,6 +33,7 @@ from seamark.api.settings import (
 )
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import Source
+from seamark.file_systems.location import storage_uri
 from seamark.guarantees.end_to_end import (
     GuaranteeReport,
 )

@@ -6,7 +6,6 @@ command line over the program's settings.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -14,10 +13,9 @@ from typing import Any
 from seamark.api.checks import Given, Size, member, whole_bytes, whole_number, yes_or_no
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.api.restart_strategy import RestartStrategy
-from seamark.file_systems.location import Location
+from seamark.file_systems.location import storage_uri
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
-from seamark.model.findings import Finding, FindingCode
 
 
 class CheckpointMode(Enum):
@@ -175,37 +173,3 @@ _COUNTS = {
     "num_retained": 1,
     "changelog_snapshot_interval": 1,
 }
-
-
-_NO_STORAGE = ("http", "https", "ftp", "sftp", "jdbc")
-"""Hadoop reads some of them; users may take the others for a place."""
-
-
-def storage_uri(value: object, setting: str) -> str:
-    """Return `value` as a URI without a trailing slash, read alike by Spark, Hadoop and Seamark.
-
-    A local path becomes ``file:///…``. Raises ConfigurationError, naming `setting`.
-    """
-    if not isinstance(value, str | os.PathLike) or not str(value):
-        raise ConfigurationError(
-            f"{setting} is {value!r}; give a URI such as 'file:///var/lib/seamark', "
-            "'hdfs://namenode/seamark', 's3a://bucket/seamark', or a local path"
-        )
-    location = Location.parse(value, setting)
-    if location.scheme in _NO_STORAGE:
-        raise ConfigurationError(
-            f"{setting} has the scheme {location.scheme!r}, where no checkpoint can be kept: no "
-            "file can be made there that another driver has not made; give a local path, or a URI "
-            "with 'hdfs:', 's3a:' or another file system of Hadoop's"
-        )
-    if location.scheme in ("wasb", "wasbs"):
-        raise ConfigurationError(
-            Finding(
-                FindingCode.CP003,
-                setting,
-                f"{location.uri}: Hadoop's client for {location.scheme}: does not create files "
-                "exclusively; of 40 creators of five files at once, 39 succeeded",
-                "give hdfs:, s3a: or gs:, or abfss: for the same Azure account",
-            )
-        )
-    return location.uri

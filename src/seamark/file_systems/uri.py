@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from seamark.file_systems.directory import Directory
 from seamark.file_systems.local import LocalDirectory, local_path
 from seamark.file_systems.location import Location, decoded, local_of
@@ -20,9 +18,8 @@ def shared_uri(value: object, setting: str) -> str:
     its end. `setting` is the name for the error, e.g. ``FileSink: path``. Raises
     ConfigurationError.
     """
-    if not isinstance(value, str | os.PathLike) or not str(value):
-        return local_path(value, setting)  # raises with the remedy
-    location = Location.parse(value, setting)
+    wanted = "a local path or a URI such as 'file:///data/clicks'"
+    location = Location.given(value, setting, wanted)
     if location.is_local:
         return local_path(value, setting)
     scheme = location.scheme

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seamark.api.config import storage_uri
+from seamark.file_systems.location import storage_uri
 from seamark.model.errors import SavepointError, UserError
 from seamark.model.job_state import JobState
 from seamark.operations.storage import readable, storage_of

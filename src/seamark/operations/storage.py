@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
-from seamark.api.config import CheckpointConfig, storage_uri
+from seamark.api.config import CheckpointConfig
 from seamark.api.settings import resolve
-from seamark.file_systems.location import local_of
+from seamark.file_systems.location import local_of, storage_uri
 from seamark.model.errors import OperationFailedError, UserError
 
 

@@ -23,13 +23,12 @@ from dataclasses import asdict, dataclass
 
 from pyspark.sql import SparkSession
 
-from seamark.api.config import storage_uri
 from seamark.checkpoint.envelope import create_record, load_record, read_record
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, parse_path
-from seamark.file_systems.location import same_place
+from seamark.file_systems.location import same_place, storage_uri
 from seamark.model.errors import CorruptRecordError, RestoreError, SavepointError, UserError
 from seamark.model.job_state import JobState
 from seamark.runtime.checkpoint_history import exists, open_storage
@@ -137,11 +136,19 @@ class ClaimDisposal:
 
 def open_savepoint(path: str) -> SavepointRecord:
     """Return the content of the ``savepoint.json`` at `path`; or raises SavepointError."""
+    return _read(_open(path))
+
+
+def _open(path: str) -> CheckpointFiles:
     uri = storage_uri(path, "savepoint")
     if not exists(uri):
         raise SavepointError(f"{uri}: there is no savepoint here")
+    return open_storage(uri)
+
+
+def _read(files: CheckpointFiles) -> SavepointRecord:
     try:
-        return read_savepoint(open_storage(uri))
+        return read_savepoint(files)
     except CorruptRecordError as error:
         raise SavepointError(str(error)) from None
 
@@ -155,15 +162,13 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
     without `incomplete`, if a job has claimed it, if it is still being written, or if a job in
     `storage` (a URI) is being restored from it.
     """
-    uri = storage_uri(path, "savepoint")
-    if not exists(uri):
-        raise SavepointError(f"{uri}: there is no savepoint here")
-    files = open_storage(uri)
+    files = _open(path)
+    uri = files.uri
     listed: Collection[str] = ()
     if not files.exists(SAVEPOINT) and (taking := read_taking(files)) is not None:
         _require_cut_off(uri, taking, incomplete)
     else:
-        listed = open_savepoint(uri).files
+        listed = _read(files).files
     claim = read_claim(files)
     if (
         claim is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from seamark.api.config import storage_uri
+from seamark.file_systems.location import storage_uri
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.session import spark_session
 from seamark.savepoints import record

@@ -10,11 +10,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from seamark.api.config import CheckpointConfig, storage_uri
+from seamark.api.config import CheckpointConfig
 from seamark.api.declarations import check_name
 from seamark.api.rest_config import RestConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.write_ahead import EpochToken
+from seamark.file_systems.location import storage_uri
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.connect import require_classic
 from seamark.sinks.write_ahead import WriteAheadSink

@@ -19,12 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from seamark.api.config import storage_uri
 from seamark.checkpoint.inspection import require_sound
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
 from seamark.file_systems import HadoopSettings, open_directory, shared_uri
-from seamark.file_systems.location import Location
+from seamark.file_systems.location import Location, storage_uri
 from seamark.model.errors import CheckpointError, ConfigurationError
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.claims import dispose

@@ -14,9 +14,15 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import seamark as sm
-from seamark.api.config import storage_uri
 from seamark.file_systems import open_directory, shared_uri
-from seamark.file_systems.location import Location, decoded, encoded, local_of, same_place
+from seamark.file_systems.location import (
+    Location,
+    decoded,
+    encoded,
+    local_of,
+    same_place,
+    storage_uri,
+)
 from seamark.model.errors import ConfigurationError
 
 ODD = ["%", "%41", "%2F", "%00", "#", "?", "*", "[", "]", "{", "}", "\\", ":", ";", "=", "&", "@",

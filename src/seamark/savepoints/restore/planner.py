@@ -15,8 +15,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from seamark.api.config import StateBackend, storage_uri
+from seamark.api.config import StateBackend
 from seamark.checkpoint.store import CheckpointStore
+from seamark.file_systems.location import storage_uri
 from seamark.model.errors import (
     ConfigurationError,
     DamagedCheckpointError,
@@ -83,10 +84,11 @@ def plan_restore(
 
     Raises RestoreError, SavepointError or CorruptRecordError if nothing can be read at `path`.
     """
+    path = storage_uri(path, "restore")
     if into_directory:
         target = open_job(spark, job.directory, job.spark_directory)
         if target.files.exists("job.json"):
-            return _already_there(target, storage_uri(path, "restore"), job)
+            return _already_there(target, path, job)
     with prepare(spark, path, job, into_directory=into_directory) as prepared:
         return prepared.plan
 
@@ -106,9 +108,8 @@ def write_plan(spark: SparkSession, path: str | None, job: NewJob, file: Path) -
 def prepare(
     spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
 ) -> Iterator[Prepared]:
-    """Prepare the restore of `path` into the job, whose directory has no job yet; the result is
-    valid within the ``with``. Raises as `plan_restore` does."""
-    path = storage_uri(path, "restore")
+    """Prepare the restore of `path`, a URI, into the job, whose directory has no job yet; the
+    result is valid within the ``with``. Raises as `plan_restore` does."""
     begun, problems = None, []
     if into_directory:
         try:

@@ -15,10 +15,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from seamark.api.config import storage_uri
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.file_systems.location import storage_uri
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError
 from seamark.savepoints.restore.options import NewJob
