@@ -10,9 +10,8 @@ from functools import partial
 from typing import Any
 
 from seamark.api.config import CheckpointConfig, CheckpointMode
-from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.channel_state import CHANNEL_STATE, ChannelState
-from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
+from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_call
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.statistics import EpochFigures
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
@@ -89,11 +88,8 @@ class CheckpointedJob:
             if isinstance(sink, SpooledSink):
                 committables = [sink.load(data) for data in part.committables]
                 look = partial(sink.find_damage, committables, self.context(uid, 0, identity))
-                try:
-                    problems += call_within(LONG_CALL_S, look)
-                except CallHangsError:
-                    where = f"{self.store.uri}, rows of sink {uid!r}"
-                    raise storage_hangs(where, "read", LONG_CALL_S) from None
+                where = f"{self.store.uri}, rows of sink {uid!r}"
+                problems += storage_call(LONG_CALL_S, look, "read", where)
         return problems
 
     def find_damaged_channel_state(self, state: ChannelState) -> list[str]:
@@ -107,11 +103,7 @@ class CheckpointedJob:
             found = ((path, problem(directory, file)) for path, file in files.items())
             return [f"{CHANNEL_STATE}/{path}: {fault}" for path, fault in found if fault]
 
-        try:
-            return call_within(LONG_CALL_S, look)
-        except CallHangsError:
-            where = f"{self.store.uri}/{CHANNEL_STATE}"
-            raise storage_hangs(where, "read", LONG_CALL_S) from None
+        return storage_call(LONG_CALL_S, look, "read", f"{self.store.uri}/{CHANNEL_STATE}")
 
     def unsent_rows(
         self, uid: str, part: SinkEpoch, generation: int, identity: JobIdentity

@@ -48,6 +48,7 @@ from seamark.model.errors import (
     SeamarkError,
     StoppedError,
 )
+from seamark.model.ignored import ignored
 from seamark.protocol import procedures
 from seamark.protocol.points import Point
 from seamark.protocol.states import AttemptEvent, AttemptState
@@ -546,7 +547,7 @@ class Coordinator:
         except SeamarkError as error:
             self.epochs.fail(error)
         finally:
-            with contextlib.suppress(Exception):
+            with ignored("the end of the committers"):
                 commits.close()
             self.upkeep.close()
             self.statistics.close(lambda progress: self._last_status(progress, reason))

@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import StorageHangsError
+
+T = TypeVar("T")
 
 CALL_S = 60.0
 """For a call on one small file or one directory."""
@@ -51,12 +53,13 @@ class _DeadlineFiles:
     def _call(self, name: str, *arguments: Any) -> Any:
         hangs = getattr(self._last, "hangs", False)
         seconds = CALL_AGAIN_S if hangs else LONG_CALL_S if name in _LONG else CALL_S
+        uri = f"{self.uri}/{arguments[0] if arguments else ''}"
+        call = partial(getattr(self._files, name), *arguments)
         try:
-            result = call_within(seconds, partial(getattr(self._files, name), *arguments))
-        except CallHangsError:
+            result = storage_call(seconds, call, _SAID.get(name, name), uri)
+        except StorageHangsError:
             self._last.hangs = True
-            path = arguments[0] if arguments else ""
-            raise storage_hangs(f"{self.uri}/{path}", _SAID.get(name, name), seconds) from None
+            raise
         except BaseException:
             self._last.hangs = False
             raise
@@ -72,16 +75,18 @@ def with_deadlines(files: CheckpointFiles) -> CheckpointFiles:
 def open_local(directory: str | Path, *, make: bool = True) -> CheckpointFiles:
     """Return the files below a local directory. A missing directory is made, unless `make` is
     False. Raises PreflightError or StorageHangsError."""
+    make_files = partial(LocalFiles, directory, make=make)
+    return with_deadlines(storage_call(CALL_S, make_files, "make", f"file://{directory}"))
+
+
+def storage_call(seconds: float, call: Callable[[], T], what: str, uri: str) -> T:
+    """Do as `call_within`; raise StorageHangsError, with `what` the call does to `uri`, if it has
+    not returned."""
     try:
-        return with_deadlines(call_within(CALL_S, lambda: LocalFiles(directory, make=make)))
+        return call_within(seconds, call)
     except CallHangsError:
-        raise storage_hangs(f"file://{directory}", "make", CALL_S) from None
-
-
-def storage_hangs(uri: str, what: str, seconds: float) -> StorageHangsError:
-    """Return the error for a call that has not returned."""
-    return StorageHangsError(
-        f"checkpoint storage hangs: to {what} {uri} has not ended within {seconds:g} s. Nothing is "
-        "lost; check that its file system is mounted and answers, or that its server does, and "
-        "start the job again"
-    )
+        raise StorageHangsError(
+            f"checkpoint storage hangs: to {what} {uri} has not ended within {seconds:g} s. "
+            "Nothing is lost; check that its file system is mounted and answers, or that its "
+            "server does, and start the job again"
+        ) from None

@@ -19,7 +19,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from seamark.file_systems.local import synced
+from seamark.file_systems.local import make_directory, synced
 from seamark.model.errors import CorruptRecordError, PreflightError
 
 _DELETIONS = 5
@@ -45,8 +45,7 @@ class LocalFiles:
         """Write a temporary file, sync it and link it to its name. Raises FileExistsError if the
         name is taken by another file: over NFS a link made is refused when its answer was lost."""
         target = self._root / path
-        if not target.parent.is_dir():
-            self._make_directory(target.parent)
+        make_directory(target.parent)
         temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}.tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
@@ -137,15 +136,6 @@ class LocalFiles:
     def check(self, path: str) -> int:
         """Compare the file with Hadoop's checksum file, if there is one; return its size."""
         return verify(self._root / path)
-
-    def _make_directory(self, directory: Path) -> None:
-        if not directory.parent.is_dir():
-            self._make_directory(directory.parent)
-        try:
-            directory.mkdir(exist_ok=True)
-        except FileExistsError as error:  # a file: not the record that `create` may find
-            raise NotADirectoryError(error.errno, "is a file", str(directory)) from None
-        synced(directory.parent)
 
 
 _MAGIC = b"crc\0"

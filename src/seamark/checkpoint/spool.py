@@ -8,7 +8,6 @@ The tasks use `keeping` and `dump` (`runtime/pre_commit.py`). The driver uses `l
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -32,6 +31,7 @@ from seamark.file_systems import HadoopSettings, open_directory
 from seamark.file_systems.location import decoded
 from seamark.model import failpoints
 from seamark.model.errors import CorruptRecordError, LostTransactionError, PreCommitError
+from seamark.model.ignored import ignored
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,7 +199,7 @@ class LostTransaction:
                     writer.write(part)
             (self._own,) = writer.prepare_commit()
         except BaseException:
-            with contextlib.suppress(Exception):
+            with ignored("the abort of a writer"):
                 writer.abort()
             raise
 

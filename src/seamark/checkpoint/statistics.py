@@ -123,7 +123,7 @@ def describe(
         status=status,
         trigger_timestamp=clock.triggered_ms,
         latest_ack_timestamp=clock.acknowledged_ms,
-        end_to_end_duration=clock.between_ms(progress.started_s, failed_s or progress.committed_s),
+        end_to_end_duration=between_ms(progress.started_s, failed_s or progress.committed_s),
         checkpointed_size=figures.record_bytes + sum(new for new, _ in operators),
         state_size=figures.record_bytes
         + progress.persisted_bytes
@@ -133,20 +133,25 @@ def describe(
         ),
         alignment_duration=max(ends) - min(ends) if ends else UNKNOWN,
         sync_duration=clock.sync_ms,
-        async_duration=clock.between_ms(progress.decided_s, progress.committed_s),
+        async_duration=between_ms(progress.decided_s, progress.committed_s),
         processed_data=sum(task.processed_data for task in tasks),
         persisted_data=persisted,
         unaligned=persisted > 0,
         rows=progress.rows,
         num_subtasks=subtasks or expected_subtasks,
         num_acknowledged_subtasks=sum(task.num_acknowledged_subtasks for task in tasks),
-        failure_timestamp=clock.triggered_ms + clock.between_ms(progress.started_s, failed_s)
+        failure_timestamp=clock.triggered_ms + between_ms(progress.started_s, failed_s)
         if failed_s
         else UNKNOWN,
         failure_message=failure,
         spark_durations=dict(figures.spark_durations),
         tasks=tuple(tasks),
     )
+
+
+def between_ms(start_s: float, end_s: float) -> int:
+    """Return the time between two monotonic times; UNKNOWN if one has not come."""
+    return round((end_s - start_s) * 1e3) if start_s and end_s else UNKNOWN
 
 
 class _Clock:
@@ -159,12 +164,8 @@ class _Clock:
     def __init__(self, progress: EpochProgress) -> None:
         self._progress = progress
         self.triggered_ms = round(progress.triggered_at * 1e3)
-        self.sync_ms = self.between_ms(progress.started_s, progress.pre_committed_s)
+        self.sync_ms = between_ms(progress.started_s, progress.pre_committed_s)
         self.acknowledged_ms = UNKNOWN if self.sync_ms < 0 else self.triggered_ms + self.sync_ms
-
-    def between_ms(self, start_s: float, end_s: float) -> int:
-        """Return the time between two monotonic times; UNKNOWN if one has not come."""
-        return round((end_s - start_s) * 1e3) if start_s and end_s else UNKNOWN
 
     def since_trigger_ms(self, at: float) -> int:
         """Return the time from the trigger to a task's moment."""

@@ -24,6 +24,7 @@ from seamark.checkpoint.statistics import (
     NO_FIGURES,
     EpochFigures,
     SavepointEnd,
+    between_ms,
     describe,
     describe_savepoint,
 )
@@ -42,7 +43,7 @@ from seamark.model.checkpointing_statistics import (
     CheckpointingStatistics,
     RestoredCheckpointStatistics,
 )
-from seamark.model.phases import Phases
+from seamark.model.phases import Phases, phases_of
 
 log = logging.getLogger(__name__)
 epoch_log = logging.getLogger("seamark.epochs")
@@ -71,11 +72,11 @@ def log_epoch(
         "rows": progress.rows,
         "data_bytes": sum(part.data_bytes for part in parts),
         "committables": sum(len(part.committables) for part in parts),
-        "duration_ms": _ms(progress.started_s, progress.committed_s or time.monotonic()),
+        "duration_ms": between_ms(progress.started_s, progress.committed_s or time.monotonic()),
         **{f"{name}_ms": ms for name, ms in asdict(_phases(progress)).items() if ms >= 0},
     }
     if progress.stored_s and progress.commit_started_s:
-        fields["decision_wait_ms"] = _ms(progress.stored_s, progress.commit_started_s)
+        fields["decision_wait_ms"] = between_ms(progress.stored_s, progress.commit_started_s)
     if reason:
         fields["reason"] = reason
     line = " ".join(f"{name}={_text(value)}" for name, value in fields.items())
@@ -83,23 +84,15 @@ def log_epoch(
 
 
 def _phases(progress: EpochProgress) -> Phases:
-    """Return the phases, as `model/phases.py` makes them from statistics."""
-    if not progress.pre_committed_s:
-        return Phases()
-    sync = _ms(progress.started_s, progress.pre_committed_s)
     writing = (
         sum(part.write_s + part.flush_s for part in task.sinks.values()) for task in progress.tasks
     )
-    pre_commit = min(round(max(writing, default=0.0) * 1e3), sync)
-    if not (progress.decided_s and progress.committed_s):
-        return Phases(sync - pre_commit, pre_commit)
-    commit = _ms(progress.decided_s, progress.committed_s)
-    whole = _ms(progress.started_s, progress.committed_s)
-    return Phases(sync - pre_commit, pre_commit, max(whole - sync - commit, 0), commit)
-
-
-def _ms(start_s: float, end_s: float) -> int:
-    return round((end_s - start_s) * 1e3)
+    return phases_of(
+        between_ms(progress.started_s, progress.pre_committed_s),
+        round(max(writing, default=0.0) * 1e3),
+        between_ms(progress.decided_s, progress.committed_s),
+        between_ms(progress.started_s, progress.committed_s),
+    )
 
 
 def _text(value: str | int) -> str:

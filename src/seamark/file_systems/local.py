@@ -35,8 +35,10 @@ def make_directory(path: Path) -> None:
     if path.is_dir():
         return
     make_directory(path.parent)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir()
+    try:
+        path.mkdir(exist_ok=True)
+    except FileExistsError as error:  # a file: not one that the caller may find under its own name
+        raise NotADirectoryError(error.errno, "is a file", str(path)) from None
     synced(path.parent)
 
 

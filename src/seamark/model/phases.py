@@ -27,20 +27,27 @@ class Phases:
     commit: int = UNKNOWN
 
 
+def phases_of(sync: int, writing: int, commit: int, whole: int) -> Phases:
+    """Return the phases of an epoch that took `whole`: `sync` until its last task was done, with
+    `writing` for the slowest task's writes, and `commit`; each UNKNOWN until it is over."""
+    if sync < 0:
+        return Phases()
+    # Tasks measure by their machines' clocks; the duration is by the driver's clock.
+    pre_commit = min(writing, sync)
+    if commit < 0 or whole < 0:
+        return Phases(sync - pre_commit, pre_commit)
+    return Phases(sync - pre_commit, pre_commit, max(whole - sync - commit, 0), commit)
+
+
 def phases(checkpoint: CheckpointStatistics) -> Phases:
     """Return the phases of one checkpoint."""
-    if checkpoint.sync_duration < 0:
-        return Phases()
     sinks = [task.subtasks for task in checkpoint.tasks if task.kind == "sink"]
     writing = (
         sum(max(subtask.sync_duration, 0) for subtask in task) for task in zip(*sinks, strict=True)
     )
-    # Tasks measure by their machines' clocks; the duration is by the driver's clock.
-    pre_commit = min(max(writing, default=0), checkpoint.sync_duration)
-    read_and_process = checkpoint.sync_duration - pre_commit
-    if checkpoint.async_duration < 0 or checkpoint.end_to_end_duration < 0:
-        return Phases(read_and_process, pre_commit)
-    decision = max(
-        checkpoint.end_to_end_duration - checkpoint.sync_duration - checkpoint.async_duration, 0
+    return phases_of(
+        checkpoint.sync_duration,
+        max(writing, default=0),
+        checkpoint.async_duration,
+        checkpoint.end_to_end_duration,
     )
-    return Phases(read_and_process, pre_commit, decision, checkpoint.async_duration)

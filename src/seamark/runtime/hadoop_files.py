@@ -29,6 +29,7 @@ from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems import HadoopSettings
 from seamark.file_systems.location import local_of
 from seamark.model.errors import CorruptRecordError, PreflightError
+from seamark.model.ignored import ignored
 from seamark.runtime.session import require_storage
 
 _CLIENT_SETTINGS = {
@@ -334,7 +335,7 @@ def _unused() -> SimpleQueue[Any]:
 
     def close() -> None:
         while True:
-            with suppress(Exception):  # the JVM may be gone
+            with ignored("the end of a file system's client"):  # the JVM may be gone
                 systems.get().close()
 
     threading.Thread(target=close, name="seamark-close", daemon=True).start()

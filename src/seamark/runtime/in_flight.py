@@ -1,8 +1,8 @@
 """Rows of an epoch that its tasks have not written at the deadline: channel state, in the task.
 
 `Pace` says how many rows of a batch are written, `Overflow` stores the rest, and `read_lane` reads
-it in a later epoch. `pre_commit.py` uses them in Spark's Python workers; `drain_stages` runs the
-tasks for rows of earlier epochs in the driver. The values are in `checkpoint/channel_state.py`.
+it in a later epoch. `pre_commit.py` uses them in Spark's Python workers; `epoch_work.py`
+runs the tasks for rows of earlier epochs. The values are in `checkpoint/channel_state.py`.
 """
 
 from __future__ import annotations

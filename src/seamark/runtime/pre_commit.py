@@ -6,7 +6,6 @@ alone. Transactions left open by other attempts are lingering.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import json
@@ -33,6 +32,7 @@ from seamark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterC
 from seamark.file_systems import HadoopSettings
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor, secrets_in
 from seamark.runtime.branches import Layout
 from seamark.runtime.dead_letters import dead_letters as dead_letters_of
@@ -284,7 +284,7 @@ class _Attempt:
         if self._overflow is not None:
             self._overflow.discard()
         for writer in self._writers.values():
-            with contextlib.suppress(Exception):
+            with ignored("the abort of a writer"):
                 writer.abort()
 
     def failure(self, error: Exception) -> str:

@@ -42,6 +42,7 @@ from seamark.model.errors import (
     SparkDiedError,
     UserError,
 )
+from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor
 from seamark.runtime import real_time
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
@@ -495,7 +496,7 @@ class StreamRun(QueryRun):
         except BaseException as error:
             self._error = error
         else:
-            with contextlib.suppress(Exception):  # the run has ended well all the same
+            with ignored("the last upkeep"):  # the run has ended well all the same
                 latest = self._store.latest_decision()
                 if self._store.epoch(latest).committed is not None:
                     for what, work in self.after_commit(latest).items():

@@ -117,13 +117,11 @@ class ClaimDisposal:
             if found is None or found.job_id != job_id:
                 return
             listed = read_savepoint(files).files if files.exists(SAVEPOINT) else ()
-            left = remove_savepoint(files, listed)
+            remove_savepoint(files, listed)
             log.info(
                 "savepoint %s, which this job has claimed, is deleted: the job has a complete "
                 "checkpoint of its own", uri,
             )  # fmt: skip
-            if left:
-                log.warning("%s stays: %d files in it are not the savepoint's", uri, len(left))
         except Exception as error:
             log.warning(
                 "savepoint %s, which this job has claimed, could not be deleted: %s; the job's "
@@ -184,10 +182,7 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
             f"savepoint {uri} is not disposed of: job {name!r} in {storage} is being restored from "
             "it. Let that restore end (run the job again), or delete that job's directory"
         )
-    left = remove_savepoint(files, listed)
-    if left:
-        log.warning("%s stays: %d files in it are not the savepoint's", uri, len(left))
-    return left
+    return remove_savepoint(files, listed)
 
 
 def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
@@ -260,7 +255,10 @@ def remove_savepoint(files: CheckpointFiles, listed: Collection[str] = ()) -> li
     for path in last:
         files.remove(path)
     files.remove_empty()
-    return sorted(set(found).difference(own))
+    left = sorted(set(found).difference(own))
+    if left:
+        log.warning("%s stays: %d files in it are not the savepoint's", files.uri, len(left))
+    return left
 
 
 def _is_own(path: str, listed: Collection[str]) -> bool:

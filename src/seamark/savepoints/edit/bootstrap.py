@@ -8,7 +8,6 @@ first epoch is 1. `Job.new_savepoint` calls it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 import uuid
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
+from seamark.model.ignored import ignored
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.planned_query import OFFSET_LOG
 from seamark.runtime.spark_versions import spark_class
@@ -86,7 +86,7 @@ def new_savepoint(
         try:
             savepoint = _write(spark, files, planned, savepoint, frames)
         except BaseException:
-            with contextlib.suppress(Exception):
+            with ignored(f"the deletion of {files.uri}"):
                 remove_savepoint(files)
             raise
     return savepoint

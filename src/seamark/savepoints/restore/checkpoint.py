@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.channel_state import CHANNEL_STATE
 from seamark.checkpoint.drained import undrained
-from seamark.checkpoint.files_deadline import storage_hangs
+from seamark.checkpoint.files_deadline import storage_call
 from seamark.checkpoint.inspection import Inspection, damaged, inspect, inspect_records
 from seamark.checkpoint.spark_files import METADATA_VERSION, metadata_at
 from seamark.checkpoint.store import CheckpointStore
@@ -28,6 +29,8 @@ from seamark.protocol.states import Seal
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.layout import relocated
+
+T = TypeVar("T")
 
 COPIES_AT_ONCE = 8
 COPY_S = 1800.0
@@ -161,9 +164,7 @@ def copy_checkpoint(
     names = metadata_at(checkpoint.files, checkpoint.epoch)
     try:
         with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-            list(pool.map(lambda name: call_within(COPY_S, lambda: copy(name)), names))
-    except CallHangsError:
-        raise storage_hangs(f"{source.uri} into {target.uri}", "copy a file of", COPY_S) from None
+            list(pool.map(lambda name: _copied(source, target, partial(copy, name)), names))
     except (Py4JJavaError, FileNotFoundError) as error:
         reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
         raise CheckpointError(
@@ -191,9 +192,14 @@ def copy_channel_state(source: CheckpointStore, target: CheckpointStore, epoch: 
 
     files = {segment.file for segment in source.channel_state(epoch).segments()}
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-        found = list(pool.map(lambda file: call_within(COPY_S, lambda: copy(file)), files))
+        found = list(pool.map(lambda file: _copied(source, target, partial(copy, file)), files))
     if problems := [problem for problem in found if problem]:
         raise damaged(source, epoch, problems)
+
+
+def _copied(source: CheckpointStore, target: CheckpointStore, copy: Callable[[], T]) -> T:
+    """Copy one file; raises StorageHangsError if it takes too long."""
+    return storage_call(COPY_S, copy, "copy a file of", f"{source.uri} into {target.uri}")
 
 
 def _is_whole(target: CheckpointStore, name: str, size: int) -> bool:

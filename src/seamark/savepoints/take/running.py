@@ -25,6 +25,7 @@ from seamark.checkpoint.statistics import SavepointEnd
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from seamark.model.errors import SavepointError, UserError
+from seamark.model.ignored import ignored
 from seamark.runtime.drain import Drain
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import open_files
@@ -229,7 +230,7 @@ class _Taking:
                 ),
             )
         except BaseException:
-            with contextlib.suppress(Exception):
+            with ignored(f"the deletion of {path}"):
                 open_files(self.spark, self.directory, make=False).delete(name)
             raise
 
