@@ -7,12 +7,11 @@ that every sink has committed; no outcome holds up or fails the job.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from seamark.checkpoint.upkeep import Upkeep
+from seamark.checkpoint.upkeep import Upkeep, WorkThread
 from seamark.contracts.source import OffsetCommitter
 
 log = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ LAST_COMMIT_S = 5.0
 """The longest wait, at the end of a run, for its last offsets to be committed."""
 
 
-class SourceOffsets:
+class SourceOffsets(WorkThread):
     """The offset commits of one run. `read` returns the lines with end offsets of an epoch's entry
     in the offset log; `sources` has, by line, the uid and the maker of the committer."""
 
@@ -38,14 +37,12 @@ class SourceOffsets:
         read: Callable[[int], Sequence[Any]],
         sources: Mapping[int, tuple[str, MakeCommitter]],
     ) -> None:
+        super().__init__("seamark-source-offsets", LAST_COMMIT_S)
         self._read = read
         self._sources = dict(sources)
         self._committers: dict[int, OffsetCommitter] = {}
         self._upkeep = Upkeep()
-        self._changed = threading.Condition()
         self._epoch = -1
-        self._closing = False
-        self._thread: threading.Thread | None = None
 
     def completed(self, epoch: int) -> None:
         """Note that a checkpoint has completed; return at once. -1 is none."""
@@ -53,20 +50,7 @@ class SourceOffsets:
             return
         with self._changed:
             self._epoch = max(self._epoch, epoch)
-            if self._thread is None and not self._closing:
-                self._thread = threading.Thread(
-                    target=self._run, name="seamark-source-offsets", daemon=True
-                )
-                self._thread.start()
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Commit the last offsets and end; gives up after LAST_COMMIT_S."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(LAST_COMMIT_S)
+            self._wake()
 
     def _run(self) -> None:
         done = -1

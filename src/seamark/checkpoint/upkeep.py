@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -22,15 +23,43 @@ LAST_WORK_S = 10.0
 """The longest wait, at the end of a run, for the rest of the work."""
 
 
-class Upkeep:
-    """The upkeep of one driver; any thread may call. Its thread begins with the first work."""
+class WorkThread(ABC):
+    """A thread for work that nobody waits for. It begins with the first work, and `_run` ends soon
+    after `_closing` is set. A daemon: a storage that hangs must not hold up the program's end."""
 
-    def __init__(self) -> None:
-        self._failing: dict[str, type[Exception]] = {}
+    def __init__(self, name: str, last_work_s: float) -> None:
+        self._name, self._last_work_s = name, last_work_s
         self._changed = threading.Condition()
-        self._work: deque[tuple[str, Callable[[], object]]] = deque(maxlen=MOST_WORK)
         self._closing = False
         self._thread: threading.Thread | None = None
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Do the work."""
+
+    def _wake(self) -> None:
+        """Tell the thread of new work. Called with `_changed` held."""
+        if self._thread is None and not self._closing:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def close(self) -> None:
+        """Return when all work is done, or after `last_work_s`."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(self._last_work_s)
+
+
+class Upkeep(WorkThread):
+    """The upkeep of one driver; any thread may call."""
+
+    def __init__(self) -> None:
+        super().__init__("seamark-upkeep", LAST_WORK_S)
+        self._failing: dict[str, type[Exception]] = {}
+        self._work: deque[tuple[str, Callable[[], object]]] = deque(maxlen=MOST_WORK)
 
     @property
     def fails(self) -> bool:
@@ -55,23 +84,13 @@ class Upkeep:
         """Do this work after all earlier work, on the thread; return at once."""
         with self._changed:
             self._work.append((what, work))
-            if self._thread is None:
-                # A daemon: a storage that hangs must not hold up the program's end.
-                self._thread = threading.Thread(
-                    target=self._run, name="seamark-upkeep", daemon=True
-                )
-                self._thread.start()
-            self._changed.notify_all()
+            self._wake()
 
     def close(self) -> None:
         """Return when all work is done, or after LAST_WORK_S: the next start does the rest."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(LAST_WORK_S)
-            with self._changed:  # the directory may be deleted, or another driver's, from now on
-                self._work.clear()
+        super().close()
+        with self._changed:  # the directory may be deleted, or another driver's, from now on
+            self._work.clear()
 
     def _run(self) -> None:
         while True:

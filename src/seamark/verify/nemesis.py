@@ -125,20 +125,23 @@ class Nemesis:
 
     def _broker(self, step: Step) -> str:
         assert self._systems.kafka is not None
-        self._job.aim(step.aim_s)
         broker = 1 + int(step.chance * self._systems.kafka.brokers)
-        self._systems.kafka.kill(broker)
-        time.sleep(step.lasts_s)
-        self._systems.kafka.restart(broker)
+        kill, restart = self._systems.kafka.kill, self._systems.kafka.restart
+        self._for_a_while(step, lambda: kill(broker), lambda: restart(broker))
         return f"broker {broker} killed and restarted"
 
     def _database(self, step: Step) -> str:
         assert self._systems.postgres is not None
-        self._job.aim(step.aim_s)
-        self._systems.postgres.kill()
-        time.sleep(step.lasts_s)
-        self._systems.postgres.start()
+        self._for_a_while(step, self._systems.postgres.kill, self._systems.postgres.start)
         return "killed and restarted"
+
+    def _for_a_while(
+        self, step: Step, harm: Callable[[], object], undo: Callable[[], object]
+    ) -> None:
+        self._job.aim(step.aim_s)
+        harm()
+        time.sleep(step.lasts_s)
+        undo()
 
     def _connection(self, step: Step) -> str:
         names = sorted(self._systems.proxies)
@@ -232,10 +235,7 @@ class Nemesis:
 
     def _disk_full(self, step: Step) -> str:
         assert self._systems.disk is not None
-        self._job.aim(step.aim_s)
-        self._systems.disk.fill()
-        time.sleep(step.lasts_s)
-        self._systems.disk.free()
+        self._for_a_while(step, self._systems.disk.fill, self._systems.disk.free)
         return "full, and free again"
 
     def _clock(self, step: Step) -> str:

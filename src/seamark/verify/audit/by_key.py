@@ -16,12 +16,12 @@ import pyarrow as pa
 from seamark.checkpoint.ledger import LedgerEntry
 from seamark.checkpoint.row_hash import P2, row_hashes
 from seamark.checkpoint.sink_epoch import DELETED, MOST_KEYED_ROWS
-from seamark.contracts.read_back import FoundRows, ReadableSink, ReadBack, UpsertingSink
+from seamark.contracts.read_back import FoundRows, ReadBack, UpsertingSink
 from seamark.model.errors import UserError
 from seamark.verify.audit.cells import Cell
-from seamark.verify.audit.faults import MOST_EXAMPLES, rows_at, rows_with
-from seamark.verify.audit.findings import Comparison, Fault, Finding, FoundRow, SinkResult
-from seamark.verify.audit.one_sink import Question
+from seamark.verify.audit.faults import MOST_EXAMPLES, rows_at
+from seamark.verify.audit.findings import Comparison, Fault, Finding, FoundRow
+from seamark.verify.audit.one_sink import Question, SinkReading
 
 
 class LastWrites:
@@ -94,17 +94,17 @@ class _Some:
     hash: str = ""
 
 
-class KeyAudit:
+class KeyAudit(SinkReading):
     """The audit of an upserted target; as `SinkAudit`, with one look."""
 
     def __init__(self, question: Question, writes: LastWrites, incomplete: str) -> None:
         """`incomplete` says why the target may have keys of the job that the ledger does not know;
         "" if it cannot."""
-        self._question, self._writes = question, writes
+        super().__init__(question)
+        self._writes = writes
         self._incomplete = incomplete or question.foreign_expected
         if not self._incomplete and writes.since:
             self._incomplete = "an earlier epoch may have written them"
-        self.result = SinkResult(question.uid, question.sink.describe())
         self._found: dict[tuple[Fault, int, int], _Some] = {}
         self._seen = np.zeros(len(writes.keys), bool)
         self._right = np.zeros(len(writes.keys), np.int64)
@@ -119,9 +119,8 @@ class KeyAudit:
 
     def run(self) -> None:
         """Read the target, and judge each row by its key."""
-        sink, result, writes = self._question.sink, self.result, self._writes
-        if not isinstance(sink, ReadableSink):
-            result.notes.append("this sink has no read_back: its target cannot be read")
+        sink, result, writes = self.readable(), self.result, self._writes
+        if sink is None:
             return
         if not self._question.by_transaction:
             result.notes.append(
@@ -156,12 +155,6 @@ class KeyAudit:
     def missing_hashes(self) -> set[int]:
         """Return the hashes of a few rows known to be missing."""
         return {int(some.hash, 16) for some in self._found.values() if some.hash}
-
-    def look_for(self, hashes: set[int]) -> dict[int, FoundRow]:
-        """Return the target's rows with these hashes, for another sink's audit."""
-        if self.result.comparison is Comparison.NONE:
-            return {}
-        return rows_with(self._question.sink, self._asked(), hashes)
 
     def tell(self, known: Mapping[int, FoundRow]) -> None:
         """Make the findings. `known` are rows by their hash, found in other sinks."""

@@ -19,13 +19,13 @@ from seamark.checkpoint.accepted_losses import read_losses
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.ledger import LedgerEntry, read_ledger
 from seamark.checkpoint.spool import load, read_rewrites
-from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA
 from seamark.contracts.read_back import UpsertingSink
 from seamark.model.errors import UserError
 from seamark.runtime.dead_letters import for_sink
-from seamark.runtime.hadoop_files import hadoop_settings, open_files
+from seamark.runtime.hadoop_files import hadoop_settings
 from seamark.runtime.spark_versions import arrow_schema
+from seamark.savepoints.restore.origin import open_job
 from seamark.verify.audit.by_key import KeyAudit, LastWrites
 from seamark.verify.audit.cells import Ledgered
 from seamark.verify.audit.findings import Fault, Finding, FoundRow, SinkResult
@@ -78,10 +78,7 @@ class _JobAudit:
     ) -> None:
         directory = f"{storage}/{declared.directory}"
         self._declared, self._request, self._spark = declared, request, spark
-        self._store = store = CheckpointStore(
-            open_files(spark, directory, make=False),
-            open_files(spark, declared.below(directory), make=False),
-        )
+        self._store = store = open_job(spark, directory, declared.spark_directory)
         try:
             self._identity = store.open_existing(declared.name)
         except FileNotFoundError:

@@ -56,12 +56,43 @@ class Question:
     foreign_expected: str = ""
 
 
-class SinkAudit:
-    """One sink's audit; call `run`, then `look_closer`."""
+class SinkReading:
+    """A sink that is read back for its audit."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
         self.result = SinkResult(question.uid, question.sink.describe())
+
+    def readable(self) -> ReadableSink | None:
+        """Return the sink, or None with a note if it cannot be read back."""
+        sink = self._question.sink
+        if isinstance(sink, ReadableSink):
+            return sink
+        self.result.notes.append("this sink has no read_back: its target cannot be read")
+        return None
+
+    def look_for(self, hashes: set[int]) -> dict[int, FoundRow]:
+        """Return the target's rows with these hashes, for another sink's audit."""
+        if self.result.comparison is Comparison.NONE:
+            return {}
+        return rows_with(self._question.sink, self._asked(), hashes)
+
+    def _asked(self) -> ReadBack:
+        question = self._question
+        return ReadBack(
+            question.context,
+            question.schema,
+            question.ledgered.committables,
+            question.epoch_column,
+            question.by_transaction,
+        )
+
+
+class SinkAudit(SinkReading):
+    """One sink's audit; call `run`, then `look_closer`."""
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
         self._cells: Cells | None = None
         self._suspects: dict[Cell, Suspect] = {}
         self._foreign = NO_ROWS
@@ -75,9 +106,8 @@ class SinkAudit:
 
     def run(self) -> None:
         """Read the target, and find the cells that differ."""
-        sink, result = self._question.sink, self.result
-        if not isinstance(sink, ReadableSink):
-            result.notes.append("this sink has no read_back: its target cannot be read")
+        sink, result = self.readable(), self.result
+        if sink is None:
             return
         found: dict[Any, RowSums] = {}
         try:
@@ -109,12 +139,6 @@ class SinkAudit:
     def missing_hashes(self) -> set[int]:
         """Return the hashes of single rows known to be missing or replaced."""
         return {s.too_few for s in self._suspects.values() if s.too_few is not None}
-
-    def look_for(self, hashes: set[int]) -> dict[int, FoundRow]:
-        """Return the target's rows with these hashes, for another sink's audit."""
-        if self._cells is None:
-            return {}
-        return rows_with(self._question.sink, self._asked(), hashes)
 
     def look_closer(self) -> None:
         """Read the target again for the wrong rows of the cells that differ."""
@@ -154,16 +178,6 @@ class SinkAudit:
         if foreign:
             examples = [row for row in foreign if row.values][:MOST_EXAMPLES]
             self.result.findings.append(Finding(Fault.FOREIGN, uid, -1, len(foreign), "", examples))
-
-    def _asked(self) -> ReadBack:
-        question = self._question
-        return ReadBack(
-            question.context,
-            question.schema,
-            question.ledgered.committables,
-            question.epoch_column,
-            question.by_transaction,
-        )
 
     def _sorted(self, found: Mapping[Any, RowSums]) -> Cells | None:
         """Return the cells that the target's answers allow to tell apart."""

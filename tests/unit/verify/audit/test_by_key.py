@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seamark.checkpoint import sink_epoch, task_reports
@@ -183,6 +183,7 @@ tasks_of_own_keys = st.lists(changes, max_size=8).map(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(tasks_of_own_keys, max_size=5), st.data())
 def test_whatever_changes_the_table_is_found(epochs: list[Epoch], data: st.DataObject) -> None:
     right = table(epochs)
