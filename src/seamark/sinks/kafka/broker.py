@@ -272,27 +272,29 @@ class BrokerConnection:
         All answers have one deadline: a silent broker costs no other broker's answer.
         """
 
+        def begin(request: Any, node: int | None) -> Any:
+            if node is None:
+                return UnreachableError("no coordinator is known")
+            try:
+                return wire.send(request, node, REQUEST_TIMEOUT_S)
+            except Exception as error:
+                return self._unreachable(error)
+
+        async def answer(sent: Any, deadline: float) -> Any:
+            if isinstance(sent, UnreachableError):
+                return sent
+            try:
+                return await wire.wait(sent, max(deadline - time.monotonic(), 0.0))
+            except Exception as error:
+                return self._unreachable(error)
+
         async def send() -> list[Any]:
             deadline = time.monotonic() + REQUEST_TIMEOUT_S
-            results: list[Any] = []
+            answers: list[Any] = []
             for start in range(0, len(requests), _AT_ONCE):
-                sent: list[Any] = []
-                for request, node in requests[start : start + _AT_ONCE]:
-                    try:
-                        if node is None:
-                            raise UnreachableError("no coordinator is known")
-                        sent.append(wire.send(request, node, REQUEST_TIMEOUT_S))
-                    except Exception as error:
-                        sent.append(self._unreachable(error))
-                for said in sent:
-                    try:
-                        if isinstance(said, UnreachableError):
-                            raise said
-                        left_s = max(deadline - time.monotonic(), 0.0)
-                        results.append(await wire.wait(said, left_s))
-                    except Exception as error:
-                        results.append(self._unreachable(error))
-            return results
+                sent = [begin(*request) for request in requests[start : start + _AT_ONCE]]
+                answers += [await answer(some, deadline) for some in sent]
+            return answers
 
         try:
             wire = self.wire()

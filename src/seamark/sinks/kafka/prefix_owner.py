@@ -167,15 +167,18 @@ class PrefixOwner:
         admin, membership = self._admin, self._membership
         self._admin = self._membership = None
         try:
+            # Before it leaves: a member in a join would join again once it is told that it left.
+            with contextlib.closing(admin) if admin is not None else contextlib.nullcontext():
+                if membership is not None:
+                    membership.stop()
+        except Exception as error:  # harmless: a broker is silent, and the client is closed
+            _log.info("error ignored in closing a member of the group %s: %s", self._group, error)
+        try:
             if membership is not None:
-                # A separate connection: the member's own may be waiting in a join.
                 with contextlib.closing(self._open(timeout_s=2)) as other:
-                    membership.end(other)
+                    membership.leave(other)
         except Exception as error:  # harmless: brokers drop a silent member
             _log.info("error ignored in leaving the group %s: %s", self._group, error)
-        finally:
-            if admin is not None:
-                admin.close()
 
     def _open(self, timeout_s: float = 5) -> Any:
         return open_admin(self._settings, request_timeout_s=timeout_s)

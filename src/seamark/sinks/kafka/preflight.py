@@ -18,9 +18,10 @@ from seamark.contracts.sink import SinkContext
 from seamark.model.errors import MissingDependencyError, PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.model.packages import install_command
-from seamark.sinks.kafka import msk_iam, options
+from seamark.sinks.kafka import msk_iam, options, topic_facts
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.prefix_owner import Holder, find_holder, group_of
+from seamark.sinks.kafka.topic_facts import LEAST_IN_SYNC, TopicFacts
 from seamark.sinks.kafka.transactional_id import capped
 
 if TYPE_CHECKING:
@@ -30,30 +31,10 @@ _log = logging.getLogger(__name__)
 
 _WHY_TIMEOUT_S = 3.0
 _LIMIT = "transaction.max.timeout.ms"
-_LEAST_IN_SYNC = "min.insync.replicas"
 _LOG = "__transaction_state"
-_UNKNOWN_TOPIC, _TOPIC_DENIED, _GROUP_DENIED, _ID_DENIED = 3, 29, 30, 53
+_GROUP_DENIED, _ID_DENIED = 30, 53
 TOPIC_APPEARS_S = 5.0
 """How long a broker may not know a topic just created at another broker; longest when busy."""
-
-
-@dataclass(frozen=True)
-class TopicFacts:
-    """A topic at the brokers.
-
-    replicas, in_sync: of its worst partition.
-    may: the operations allowed to this user; empty if the broker does not tell.
-    least_in_sync: ``min.insync.replicas``; None if it may not be read.
-    partitions: their number.
-    """
-
-    name: str
-    error_code: int = 0
-    replicas: int = 0
-    in_sync: int = 0
-    may: frozenset[str] = frozenset()
-    least_in_sync: int | None = None
-    partitions: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,18 +102,12 @@ def ask(
     if refused := _refused_options(sink, f"sink `{context.sink_uid}`"):
         return BrokerFacts(refused=refused)
     try:
-        broker.admin()
-        topics = _topics(sink, broker)
-        limits, least = _configs(broker, [*topics])
-        known = {
-            name: TopicFacts(**{**vars(topic), "least_in_sync": least.get(name)})
-            for name, topic in topics.items()
-        }
+        known = _topics(sink, broker)
         if not sink.exactly_once:
             return BrokerFacts(topics=known)
         return BrokerFacts(
             topics=known,
-            limits_ms=limits,
+            limits_ms=_limits_ms(broker),
             ids_denied=_ids_denied(sink, broker),
             uncommitted=_beyond(broker, known.get(sink.topic or "")) if others else {},
             **(_group(sink, context, broker) if others else {}),
@@ -180,54 +155,21 @@ def _why_unreachable(sink: KafkaSink, name: str) -> str:
 
 def _topics(sink: KafkaSink, broker: BrokerConnection) -> dict[str, TopicFacts]:
     """Describe the sink's topic and the log of transactions, which a new cluster lacks."""
-    from kafka.errors import KafkaError
-
     names = [sink.topic] if sink.topic is not None else []
     deadline = time.monotonic() + TOPIC_APPEARS_S
     while True:
-        try:
-            described = broker.admin().describe_topics([*names, _LOG])
-        except KafkaError as error:
-            raise UnreachableError(f"{type(error).__name__}: {error}") from error
-        found = {topic["name"]: _topic(topic) for topic in described}
-        missing = any(found[name].error_code == _UNKNOWN_TOPIC for name in names)
+        facts = topic_facts.ask(broker, [*names, _LOG])
+        missing = any(facts[name].error_code == topic_facts.UNKNOWN for name in names)
         if not missing or time.monotonic() > deadline:
-            break
+            return {n: topic for n, topic in facts.items() if n in names or not topic.error_code}
         time.sleep(0.2)
-    return {name: topic for name, topic in found.items() if name in names or not topic.error_code}
 
 
-def _topic(topic: Mapping[str, Any]) -> TopicFacts:
-    partitions = topic.get("partitions") or []
-    return TopicFacts(
-        topic["name"],
-        topic["error_code"],
-        min((len(p["replica_nodes"]) for p in partitions), default=0),
-        min((len(p["isr_nodes"]) for p in partitions), default=0),
-        frozenset(topic.get("authorized_operations") or ()),
-        partitions=len(partitions),
-    )
-
-
-def _configs(broker: BrokerConnection, topics: list[str]) -> tuple[tuple[int, ...], dict[str, int]]:
-    """Return every broker's limit of a transaction's timeout, and each topic's least number of
-    replicas in sync. Many clusters do not let a job read settings, and answer without them."""
-    from kafka.admin import ConfigResource, ConfigResourceType
-    from kafka.errors import KafkaError
-
-    kinds = ConfigResourceType
-    try:
-        admin = broker.admin()
-        ids = list(map(str, broker.wire().nodes()))
-        asked = [ConfigResource(kinds.BROKER, node, [_LIMIT]) for node in ids]
-        asked += [ConfigResource(kinds.TOPIC, topic, [_LEAST_IN_SYNC]) for topic in topics]
-        found = admin.describe_configs(asked, config_filter="all")
-    except KafkaError as error:
-        _log.info("settings of brokers and topics could not be read: %s", error)
-        return (), {}
-    limits = [node[_LIMIT] for node in found.get("broker", {}).values() if _LIMIT in node]
-    least = {name: c[_LEAST_IN_SYNC] for name, c in found.get("topic", {}).items() if c}
-    return tuple(int(v["value"]) for v in limits), {n: int(v["value"]) for n, v in least.items()}
+def _limits_ms(broker: BrokerConnection) -> tuple[int, ...]:
+    """Return every broker's limit of a transaction's timeout, of those that tell it."""
+    nodes = list(map(str, broker.wire().nodes()))
+    told = topic_facts.settings_of(broker, "BROKER", nodes, [_LIMIT])
+    return tuple(settings[_LIMIT] for settings in told.values() if _LIMIT in settings)
 
 
 def _ids_denied(sink: KafkaSink, broker: BrokerConnection) -> bool:
@@ -315,7 +257,7 @@ def topic_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[F
     if topic is None:
         return
     servers = sink.bootstrap_servers
-    if topic.error_code == _UNKNOWN_TOPIC:
+    if topic.error_code == topic_facts.UNKNOWN:
         yield Finding(
             FindingCode.SV004,
             name,
@@ -323,7 +265,7 @@ def topic_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[F
             f"create it with kafka-topics.sh --bootstrap-server {servers} --create "
             f"--topic {topic.name} --partitions <n> --replication-factor <n>",
         )
-    elif topic.error_code == _TOPIC_DENIED:
+    elif topic.error_code == topic_facts.DENIED:
         grant = "grant DESCRIBE and WRITE on it"
         yield Finding(FindingCode.SV003, name, f"not authorised for topic {topic.name!r}", grant)
     elif topic.error_code:
@@ -381,17 +323,17 @@ def too_few_replicas(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator
                 FindingCode.KF007,
                 name,
                 f"topic {topic.name!r} has a partition with {topic.in_sync} replicas in sync, and "
-                f"{_LEAST_IN_SYNC} is {least}: brokers refuse its rows",
-                f"start the missing brokers, or lower {_LEAST_IN_SYNC}",
+                f"{LEAST_IN_SYNC} is {least}: brokers refuse its rows",
+                f"start the missing brokers, or lower {LEAST_IN_SYNC}",
                 Severity.ERROR,
             )
         elif least < 2 <= topic.replicas:
             yield Finding(
                 FindingCode.KF007,
                 name,
-                f"topic {topic.name!r} has {_LEAST_IN_SYNC} {least}: a row is confirmed when one "
+                f"topic {topic.name!r} has {LEAST_IN_SYNC} {least}: a row is confirmed when one "
                 "broker has it, and gone if that broker dies before the others have it",
-                f"set {_LEAST_IN_SYNC}=2 on the topic",
+                f"set {LEAST_IN_SYNC}=2 on the topic",
             )
 
 

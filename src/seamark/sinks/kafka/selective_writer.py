@@ -6,43 +6,36 @@ arithmetic over whole columns, against the limits of librdkafka and of the topic
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.model.errors import WriteRefusedError
-from seamark.sinks.kafka import schema_registry
+from seamark.sinks.kafka import options, schema_registry, topic_facts
+from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.row_producer import HEADER_WITHOUT_KEY
+from seamark.sinks.kafka.topic_facts import TopicFacts
 from seamark.sinks.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ASK_TIMEOUT_S = 20.0
+"""How long no broker may answer, or know the sink's own topic; it existed when the job started."""
 _KNOWN_FOR_S = 60.0
-_NEW_TOPIC_S = 10.0
-"""How long the broker may not know the sink's own topic; it existed when the job started."""
 _BATCH_OVERHEAD_BYTES = 100
 """The most bytes of a record alone in its batch, besides key, value and headers."""
 _HEADER_OVERHEAD_BYTES = 10
 _LEAST_LIMIT_BYTES = 1000  # of librdkafka's message.max.bytes
 _LIBRDKAFKA_LIMIT_BYTES = 1_000_000
-_UNUSABLE_TOPIC = (3, 17, 29)  # it does not exist, its name is invalid, we are not authorised
-
-
-@dataclass(frozen=True)
-class TopicLimits:
-    """One topic's limits: its largest batch in bytes and its number of partitions (None: not
-    known). Or the reason why it takes nothing; the row naming it is then to blame."""
-
-    largest_bytes: int | None
-    partitions: int | None
-    refusal: str = ""
+_UNUSABLE = (topic_facts.UNKNOWN, topic_facts.INVALID, topic_facts.DENIED)
+"""Errors of a topic for which the row that names it is to blame."""
 
 
 class SelectiveKafkaWriter(KafkaWriter):
@@ -82,8 +75,10 @@ class SelectiveKafkaWriter(KafkaWriter):
                 refuse(of_topic, lambda _, reason=reason: reason)  # type: ignore[misc]
                 continue
             limits = limits_of(self._config, topic)
-            if limits.refusal:
-                refuse(of_topic, lambda i, limits=limits: limits.refusal)  # type: ignore[misc]
+            if limits.error_code:
+                reason = _refusal(limits)
+                refuse(of_topic, lambda _, reason=reason: reason)  # type: ignore[misc]
+                continue
             limit = _row_limit(self._config, limits)
             refuse(
                 of_topic & (sizes > limit),
@@ -92,7 +87,7 @@ class SelectiveKafkaWriter(KafkaWriter):
                     f"may have {limit}"
                 ),
             )
-            if partitions is not None and limits.partitions is not None:
+            if partitions is not None:
                 refuse(
                     of_topic & (partitions >= limits.partitions),
                     lambda i, limits=limits: (  # type: ignore[misc]
@@ -150,14 +145,14 @@ def _with_keyless_headers(batch: pa.RecordBatch) -> Any:
     return found
 
 
-def _row_limit(config: ProducerConfig, limits: TopicLimits) -> int:
+def _row_limit(config: ProducerConfig, limits: TopicFacts) -> int:
     own = int(dict(config.settings).get("message.max.bytes", _LIBRDKAFKA_LIMIT_BYTES))
     if limits.largest_bytes is None:
         return own
     return min(own, limits.largest_bytes - _BATCH_OVERHEAD_BYTES)
 
 
-def _capped(config: ProducerConfig, limits: TopicLimits) -> ProducerConfig:
+def _capped(config: ProducerConfig, limits: TopicFacts) -> ProducerConfig:
     if limits.largest_bytes is None:
         return config
     settings = dict(config.settings)
@@ -168,10 +163,10 @@ def _capped(config: ProducerConfig, limits: TopicLimits) -> ProducerConfig:
     return replace(config, settings=tuple(sorted(settings.items())))
 
 
-_known: dict[tuple[object, ...], tuple[float, TopicLimits]] = {}
+_known: dict[tuple[object, ...], tuple[float, TopicFacts]] = {}
 
 
-def limits_of(config: ProducerConfig, topic: str) -> TopicLimits:
+def limits_of(config: ProducerConfig, topic: str) -> TopicFacts:
     """Return the topic's limits as given by the brokers, now or within the last minute in this
     process. Brokers may forbid this user to read a topic's settings; its size limit is then
     unknown, and a row above it fails the epoch."""
@@ -183,33 +178,27 @@ def limits_of(config: ProducerConfig, topic: str) -> TopicLimits:
     return found
 
 
-def _ask(config: ProducerConfig, topic: str) -> TopicLimits:
-    import confluent_kafka
-    from confluent_kafka.admin import AdminClient, ConfigResource
+def _ask(config: ProducerConfig, topic: str) -> TopicFacts:
+    settings = dict(config.settings)
+    admin = options.admin_options(settings["bootstrap.servers"], settings)
+    deadline = time.monotonic() + _ASK_TIMEOUT_S
+    with contextlib.closing(BrokerConnection(admin, settings)) as broker:
+        while True:
+            try:
+                facts = topic_facts.ask(broker, [topic])[topic]
+                unusable = config.topic is None and facts.error_code in _UNUSABLE
+                if not facts.error_code or unusable:
+                    return facts
+                why = _refusal(facts)
+            except UnreachableError as error:
+                why = f"no broker has answered within {_ASK_TIMEOUT_S:g} s: {error}"
+            if time.monotonic() > deadline:
+                raise WriteRefusedError(f"{config.sink}: {why}")
+            time.sleep(0.1)
 
-    of_a_transaction = ("transaction", "statistics")
-    admin = AdminClient({k: v for k, v in config.settings if not k.startswith(of_a_transaction)})
-    deadline = time.monotonic() + _NEW_TOPIC_S
-    while True:
-        try:
-            metadata = admin.list_topics(topic, timeout=_ASK_TIMEOUT_S).topics[topic]
-        except confluent_kafka.KafkaException as error:
-            raise WriteRefusedError(
-                f"{config.sink}: no broker has answered within {_ASK_TIMEOUT_S:g} s: "
-                f"{error.args[0].str()}"
-            ) from error
-        if metadata.error is None:
-            break
-        refusal = f"topic {topic!r}: {metadata.error.str()}"
-        if config.topic is None and metadata.error.code() in _UNUSABLE_TOPIC:
-            return TopicLimits(None, None, refusal)
-        if time.monotonic() > deadline:
-            raise WriteRefusedError(f"{config.sink}: {refusal}")
-        time.sleep(0.1)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    asked = admin.describe_configs([resource], request_timeout=_ASK_TIMEOUT_S)[resource]
-    try:
-        limit = int(asked.result()["max.message.bytes"].value)
-    except confluent_kafka.KafkaException:  # not allowed to read it, as on many clusters
-        return TopicLimits(None, len(metadata.partitions))
-    return TopicLimits(limit, len(metadata.partitions))
+
+def _refusal(topic: TopicFacts) -> str:
+    from kafka.errors import for_code
+
+    error = for_code(topic.error_code)
+    return f"topic {topic.name!r}: {error.__name__}: {error.description}"

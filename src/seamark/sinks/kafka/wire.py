@@ -104,8 +104,8 @@ class Wire:
 
 class Membership:
     """A member of a group, with a protocol of its own that assigns nothing; it joins in the
-    background, and joins again for ever, until `end`. `admin` serves it alone, and its client id
-    names the member."""
+    background, and joins again, until its `admin` is closed. That one serves it alone, and its
+    client id names the member."""
 
     def __init__(self, admin: Any, group: str, session_timeout_s: float) -> None:
         from kafka.coordinator.base import BaseCoordinator
@@ -121,7 +121,7 @@ class Membership:
                 return {member.member_id: b"" for member in members}
 
         timeout_ms = int(session_timeout_s * 1000)
-        self._net, self._group = admin._manager._net, group
+        self._manager, self._group = admin._manager, group
         self._member = Member(
             admin._client,
             group_id=group,
@@ -129,25 +129,33 @@ class Membership:
             max_poll_interval_ms=timeout_ms,
             heartbeat_interval_ms=timeout_ms * 3 // 10,
         )
-        self._ended = False
-        self._net.call_soon_with_future(self._stay)
+        self._manager.call_soon(self._stay)
 
     async def _stay(self) -> None:
-        while not self._ended:
+        while True:
             try:
                 await self._member.ensure_active_group_async()
                 self._member.poll_heartbeat()
             except Exception as error:  # the brokers may be away for long: never give up
                 _log.debug("group %s: %s", self._group, error)
-            await self._net.sleep(1)
+            await self._manager._net.sleep(1)
 
-    def end(self, other: Any) -> None:
-        """Leave the group, by the admin client `other`. Raises KafkaError."""
+    def stop(self) -> None:
+        """Send no more heartbeats; the client may then be closed, which the library would call an
+        error of its heartbeats otherwise. Raises KafkaError."""
+
+        async def stopped() -> None:
+            self._member._close_heartbeat()
+            if (heartbeats := self._member._heartbeat_loop_future) is not None:
+                await self._manager.wait_for(heartbeats, 1000)
+
+        self._manager.run(stopped)
+
+    def leave(self, other: Any) -> None:
+        """Leave the group, by the admin client `other`, once the member's own is closed. Raises
+        KafkaError."""
         from kafka.admin import MemberToRemove
 
-        self._ended = True
-        self._member._close_heartbeat()
-        member_id = self._member.group_metadata().member_id
-        if member_id:
+        if member_id := self._member.group_metadata().member_id:
             leaving = MemberToRemove(member_id=member_id, reason="the job ends")
             other.remove_group_members(self._group, [leaving])
