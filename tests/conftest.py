@@ -50,9 +50,12 @@ LONGEST = (
     "integration/jobs/test_restarts.py",
     "spark/operations/test_operators_day.py",
     "docs/test_examples.py",
+    "spark/plans/test_planned_query.py",
     "spark/jobs/test_keyed_process.py",
+    "simulation/test_every_call.py",
     "spark/plans/test_slow_programs.py",
     "spark/checkpoints/test_replayed_state.py",
+    "spark/plans/test_batch_oracle.py",
     "integration/jobs/test_two_sinks.py",
     "integration/jobs/test_postgres.py",
     "spark/savepoints/test_savepoint_verbs.py",
@@ -62,7 +65,6 @@ LONGEST = (
     "spark/savepoints/test_restore_plan.py",
     "integration/jobs/test_two_drivers.py",
     "spark/operations/test_rest.py",
-    "integration/storage/test_hangs.py",
     "integration/jobs/test_delta.py",
     "integration/jobs/test_embedded.py",
     "integration/jobs/test_files.py",
@@ -74,6 +76,21 @@ LONGEST = (
 )
 """The files longer than a minute. They come first: a long file at the end would keep the other
 workers waiting."""
+
+WAITING = (
+    "integration/kafka/test_sink_conformance.py",
+    "unit/checkpoint/test_faulty_storage.py",
+    "integration/storage/test_hangs.py",
+    "integration/mysql/test_sink_conformance.py",
+    "integration/kafka/test_sink_preflight.py",
+    "integration/postgres/test_sink_conformance.py",
+    "conformance/test_files.py",
+    "integration/postgres/test_sink_crash.py",
+    "integration/kafka/test_sink_transactions.py",
+    "integration/redis/test_sink_conformance.py",
+)
+"""Files nearly as long that wait, for deadlines and disks, more than they compute. One comes after
+every second of `LONGEST`: the others have the cores meanwhile."""
 
 
 TERMINAL: list[Any] = []
@@ -93,8 +110,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; within a file, and among the others, nothing moves."""
     core.mark(items)
-    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+    order = list(LONGEST)
+    for number, name in enumerate(WAITING):
+        order.insert(3 * number + 2, name)
+    places = {Path(__file__).parent / name: place for place, name in enumerate(order)}
+    items.sort(key=lambda item: places.get(item.path, len(order)))
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
