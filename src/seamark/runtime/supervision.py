@@ -12,7 +12,6 @@ a settlement without errors.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -34,6 +33,7 @@ from seamark.checkpoint.executions import (
     announce,
 )
 from seamark.model.errors import SeamarkError, TooManyFailedCheckpointsError, UserError
+from seamark.model.ignored import ignored
 from seamark.model.job_state import JobState
 from seamark.model.redaction import Redactor
 from seamark.runtime.failures import (
@@ -246,7 +246,9 @@ class Supervisor:
             if self._told_to_end.is_set():
                 if self._program_ends:
                     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-                    with contextlib.suppress(Exception):  # the JVM may have got the signal too
+                    with ignored(
+                        "the silence of Spark's log"
+                    ):  # the JVM may have got the signal too
                         self._spark.sparkContext.setLogLevel("OFF")
                 run.stop(self._patience_s)
 

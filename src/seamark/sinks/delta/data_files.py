@@ -5,7 +5,6 @@ The files leave out the partition columns; the log has their values.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import json
 import time
@@ -17,6 +16,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from seamark.file_systems import Directory, NewFile
+from seamark.model.ignored import ignored
 from seamark.sinks.delta import store
 from seamark.sinks.delta.committable import DataFile
 from seamark.sinks.internal.parquet import ParquetEncoder
@@ -99,7 +99,7 @@ class DataFiles:
     def discard(self) -> None:
         """Give up and remove every file, as far as possible. Never raises."""
         for file in self._open.values():
-            with contextlib.suppress(Exception):
+            with ignored("the end of a data file"):
                 file.encoder.close()
             file.file.discard()
 

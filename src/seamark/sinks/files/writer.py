@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
+from seamark.model.ignored import ignored
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
@@ -66,7 +66,7 @@ class FileWriter:
     def abort(self) -> None:
         """Remove the pending files; leftovers are lingering."""
         for file in self._open.values():
-            with contextlib.suppress(Exception):
+            with ignored("the end of a pending file"):
                 file.encoder.close()
             file.stream.abort()
         for stream, _ in self._finished:

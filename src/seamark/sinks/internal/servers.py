@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from seamark.model.errors import CommitFailedError, ConfigurationError, PreflightError
 from seamark.model.findings import Finding, FindingCode, errors
+from seamark.model.ignored import ignored
 
 T = TypeVar("T")
 
@@ -142,7 +143,7 @@ class ConnectedCommitter:
         """See `Committer`."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(Exception):  # its end is all that is wanted, in any state
+            with ignored("the end of a connection"):  # its end is all that is wanted, in any state
                 connection.close()
 
     @contextlib.contextmanager

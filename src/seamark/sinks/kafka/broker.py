@@ -6,7 +6,6 @@ A connection error closes the client; the next call opens a new one.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seamark.model.errors import MissingDependencyError
+from seamark.model.ignored import ignored
 from seamark.sinks.kafka import options
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import Answer, Description, answer
@@ -255,7 +255,7 @@ class BrokerConnection:
         admin, self._admin = self._admin, None
         self._coordinators.clear()
         if admin is not None:
-            with contextlib.suppress(Exception):
+            with ignored("the end of a client of Kafka"):
                 admin.close()
 
     def _find_coordinators(self, ids: Sequence[str]) -> dict[str, int]:

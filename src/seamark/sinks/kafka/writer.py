@@ -6,7 +6,6 @@ The failpoints here: `transaction-begun` (the broker holds some rows of an open 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from seamark.contracts.read_back import Targets
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
+from seamark.model.ignored import ignored
 from seamark.sinks.kafka import record_columns, schema_registry
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.producer import ProducerConfig, flush
@@ -99,7 +99,7 @@ class KafkaWriter:
         lease, self._lease = self._lease, None
         if lease is None or self._pool is None:
             return
-        with contextlib.suppress(Exception):
+        with ignored("the abort of a transaction"):
             lease.producer.abort(_ABORT_TIMEOUT_S)
         self._pool.discard(lease, self._context.settled_epoch)
 

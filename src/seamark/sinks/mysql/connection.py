@@ -6,7 +6,6 @@ has a deadline on every wait. PyMySQL's messages never hold the password; `Addre
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from seamark.model.errors import ConfigurationError
+from seamark.model.ignored import ignored
 from seamark.model.packages import load_driver
 from seamark.model.schema import quoted as quoted
 from seamark.sinks.internal.servers import split_url, url_options
@@ -153,7 +153,7 @@ def prepared_xids(connection: Any) -> list[tuple[int, int, bytes]]:
 def close(connection: Any) -> None:
     """Close the connection in any state; the server rolls back everything not prepared."""
     if connection is not None:
-        with contextlib.suppress(Exception):
+        with ignored("the end of a connection to MySQL"):
             connection.close()
 
 

@@ -17,6 +17,7 @@ from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.model.ignored import ignored
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.mysql import connection as server
@@ -157,7 +158,7 @@ class MySQLWriter:
         server.close(connection)
         if not (prepared or self._left):
             return
-        with contextlib.suppress(Exception):
+        with ignored("the abort of a writer"):
             connection = server.connect(self._address, timeout_s=_ABORT_TIMEOUT_S, lock_timeout_s=1)
             with contextlib.closing(connection):
                 if self._staged:

@@ -6,7 +6,6 @@ makes it durable; any connection of the same role and database may end it.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from seamark.contracts.sink import Lingering, SinkContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError
+from seamark.model.ignored import ignored
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres.committable import PostgresCommittable, from_gid, gid, gid_prefix
 from seamark.sinks.postgres.connection import driver, within
@@ -53,7 +53,7 @@ class PreparedWriter(CopyWriter):
         """Roll back: a prepared row keeps its locks, and the next attempt would wait for them."""
         super().abort()
         if self._gid:
-            with contextlib.suppress(Exception):
+            with ignored(f"the rollback of {self._gid}"):
                 connection = self._server.connect()
                 with connection, within(connection, ABORT_TIMEOUT_S):
                     connection.execute(f"ROLLBACK PREPARED {_literal(self._gid)}")

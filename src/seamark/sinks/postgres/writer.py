@@ -17,6 +17,7 @@ from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.model.ignored import ignored
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.postgres import copy_format
@@ -122,7 +123,7 @@ class CopyWriter:
 
     def abort(self) -> None:
         """Cut the connection: the server rolls back everything not flushed."""
-        with contextlib.suppress(Exception):
+        with ignored("the end of a connection to PostgreSQL"):
             self._close()
 
     def _lock(self, connection: Any) -> None:

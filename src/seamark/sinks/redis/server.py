@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from seamark.model.errors import ConfigurationError, PreCommitError
+from seamark.model.ignored import ignored
 from seamark.model.packages import load_driver
 from seamark.sinks.internal.servers import split_url, url_options
 from seamark.sinks.redis.committable import Keys
@@ -131,7 +132,7 @@ class Link:
     def close(self) -> None:
         """Close the connection in any state."""
         self._open = False
-        with contextlib.suppress(Exception):
+        with ignored("the end of a connection to Redis"):
             self._connection.disconnect()
 
     @contextlib.contextmanager

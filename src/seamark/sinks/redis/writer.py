@@ -17,6 +17,7 @@ from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.model.ignored import ignored
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
@@ -143,7 +144,7 @@ class UpsertWriter(RedisWriter):
     def abort(self) -> None:
         """See `CommittingWriter`. Written rows stay until the retry, or the epoch's replay, has
         written them again. After `prepare_commit`, let a retry of the task write."""
-        with contextlib.suppress(Exception):
+        with ignored("the abort of a writer"):
             if self._finished:
                 link = Link(self._address, server.CONNECT_TIMEOUT_S)
                 with contextlib.closing(link):

@@ -16,6 +16,7 @@ from seamark.contracts.sink import WriterContext
 from seamark.file_systems.local import synced
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
+from seamark.model.ignored import ignored
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text
 from seamark.sinks.internal.sifting import sift
@@ -74,7 +75,7 @@ class SQLiteWriter:
     def abort(self) -> None:
         """Remove the staged file; leftovers are lingering."""
         if self._file is not None:
-            with contextlib.suppress(Exception):
+            with ignored("the end of a staged file"):
                 self._file.close()
         with contextlib.suppress(OSError):
             self._staged.unlink()
