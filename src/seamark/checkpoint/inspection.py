@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote
 
 from seamark.checkpoint.envelope import read_record
@@ -39,6 +40,7 @@ from seamark.model.errors import (
 )
 from seamark.protocol.states import Seal
 
+T = TypeVar("T")
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|started)\.json")
 _TRIES = 5
 _MANY = 100
@@ -390,26 +392,21 @@ def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str,
 
 def _open(files: CheckpointFiles, kind: str, path: str, problems: list[str]) -> dict[str, object]:
     """Return a record's body. If it is damaged or missing, note the problem and return {}."""
-    try:
-        return read_record(files, kind, path)
-    except CorruptRecordError as error:
-        problems.append(str(error))
-    except FileNotFoundError:
-        problems.append(f"{files.uri}/{path}: missing")
-    return {}
+    return _guard(problems, lambda files, path: read_record(files, kind, path), files, path) or {}
 
 
 def _guard(
     problems: list[str],
-    look: Callable[..., object],
+    look: Callable[..., T],
     files: CheckpointFiles,
     path: str,
     *more: object,
-) -> None:
-    """Check one file; note its fault."""
+) -> T | None:
+    """Look at one file; note its fault, and return None then."""
     try:
-        look(files, path, *more)
+        return look(files, path, *more)
     except CorruptRecordError as error:
         problems.append(str(error))
     except FileNotFoundError:
         problems.append(f"{files.uri}/{path}: missing")
+    return None
