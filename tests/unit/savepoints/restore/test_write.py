@@ -15,17 +15,18 @@ from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError
+from seamark.runtime.operator_uids import OperatorUids
 from seamark.savepoints.restore.options import NewJob, new_side
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import ClaimMode, RestorePlan, SinkPlan
 from seamark.savepoints.restore.planner import Prepared
 from seamark.savepoints.restore.target import create, read_marker
 from seamark.savepoints.restore.write import write_job
-from seamark.savepoints.state.planned import PlannedState, StateMetadata
+from seamark.savepoints.state.planned import PlannedState, Program, StateMetadata
 
 PATH = "file:///first"
 PARTS = {"files": SinkEpoch(3, (b"one",))}
-NO_PROGRAM: Any = None
+NO_QUERY: Any = None
 
 
 class Given(Origin):
@@ -77,7 +78,14 @@ class Given(Origin):
 
 
 def a_job(partitions: int = 3) -> NewJob:
-    return NewJob("new", PATH, NO_PROGRAM, {}, StateBackend.ROCKSDB, partitions)
+    return NewJob(
+        "new",
+        PATH,
+        Program(NO_QUERY, "append", OperatorUids()),
+        {},
+        StateBackend.ROCKSDB,
+        partitions,
+    )
 
 
 def a_target(directory: Path) -> CheckpointStore:
