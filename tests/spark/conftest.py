@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,16 @@ from seamark.runtime.session import spark_session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     yield spark_session("tests")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_view_is_left() -> Iterator[None]:
+    """A view of one file would hide a table of another."""
+    yield
+    session = SparkSession._instantiatedSession
+    if session is not None:
+        with contextlib.suppress(Exception):  # its JVM is gone
+            session._jsparkSession.sessionState().catalog().clearTempTables()
 
 
 @pytest.fixture
