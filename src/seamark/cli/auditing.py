@@ -7,13 +7,11 @@ from typing import Any
 import typer
 
 from seamark.cli import options
+from seamark.cli.exits import BROKEN
 from seamark.cli.options import flag, text
 from seamark.cli.terminal import say, waiting
 from seamark.cli.transactions import ProgramAsked
 from seamark.cli.visible import echo
-
-FINDINGS = 1
-"""The exit code if something is wrong at a target."""
 
 
 @options.spread
@@ -49,7 +47,7 @@ def audit(
     else:
         _show(found)
     if found["findings"]:
-        raise typer.Exit(FINDINGS)
+        raise typer.Exit(BROKEN)
 
 
 def _show(found: dict[str, Any]) -> None:

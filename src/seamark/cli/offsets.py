@@ -6,6 +6,7 @@ The given savepoint is never written to.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from seamark.cli.exits import NOT_DONE
 from seamark.cli.options import flag, text
 from seamark.cli.terminal import print_table, say, stdout, suggest
 from seamark.cli.visible import echo
+from seamark.model.errors import DriverUnreachableError
 
 if TYPE_CHECKING:
     from seamark.operations.offsets import Preview
@@ -221,10 +223,13 @@ def _savepoint_of(job: str, how: _How) -> str:
     from seamark.cli.terminal import waiting
     from seamark.file_systems.location import storage_uri
     from seamark.operations.change_job import take_savepoint
-    from seamark.operations.offsets import can_take_savepoint, savepoint_of_newest
+    from seamark.operations.offsets import savepoint_of_newest
 
     to = how.to
-    if not can_take_savepoint(job, how.storage):
+    running = None
+    with suppress(DriverUnreachableError):  # the job has ended, or was killed
+        running = how.find("offsets", job)
+    if running is None:
         if to is None:
             raise typer.BadParameter(
                 f"no driver runs job {job}: say where the copy is put, with --to"
@@ -233,7 +238,6 @@ def _savepoint_of(job: str, how: _How) -> str:
         with waiting("Starting Spark"):
             path = savepoint_of_newest(job, how.storage, to).uri
     else:
-        running = how.find("offsets", job)
         say(f"Triggering a savepoint of job {running.job}.")
         directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
         with waiting("Waiting for the savepoint") as tick:

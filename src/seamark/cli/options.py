@@ -140,8 +140,6 @@ class Running:
         """Return the driver of a job to be changed by `verb`; raises as `find_running`."""
         from seamark.cli.terminal import reading
         from seamark.operations.driver_client import find_running
-        from seamark.operations.storage import storage_of
 
-        uri = storage_of(verb, self.storage)
-        with reading(uri):
+        with reading(verb, self.storage) as uri:
             return find_running(job, uri, self.token_file)

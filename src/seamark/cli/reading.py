@@ -27,10 +27,9 @@ def list_jobs(
     """
     from seamark.cli import job_page
     from seamark.operations.reading import jobs
-    from seamark.operations.storage import storage_of, storage_option
+    from seamark.operations.storage import storage_option
 
-    uri = storage_of("list", storage)
-    with reading(uri):
+    with reading("list", storage) as uri:
         found = jobs(uri, running=running, ended=all_)
     if as_json:
         options.echo_json([job.to_json() for job in found])
@@ -47,10 +46,9 @@ def info(
     """Print everything known of one job, running, ended or unreachable."""
     from seamark.cli import job_page
     from seamark.operations.reading import info as job_info
-    from seamark.operations.storage import storage_of, storage_option
+    from seamark.operations.storage import storage_option
 
-    uri = storage_of("info", storage)
-    with reading(uri):
+    with reading("info", storage) as uri:
         found = job_info(job, uri)
     if as_json:
         options.echo_json(found.to_json())
@@ -110,10 +108,8 @@ def checkpoints(
     """Print the history of a job's checkpoints, newest first, whether the job runs or not."""
     from seamark.cli import checkpoint_tables
     from seamark.operations import reading as operation
-    from seamark.operations.storage import storage_of
 
-    uri = storage_of("checkpoints", storage)
-    with reading(uri):
+    with reading("checkpoints", storage) as uri:
         found = operation.checkpoints(job, uri)
     if checkpoint_id is not None:
         one = operation.one_checkpoint(found, job, checkpoint_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -111,9 +111,15 @@ def writing(text: str) -> Iterator[Callable[[int, int | None], None]]:
         yield lambda written, expected: shown.update(task, completed=written, total=expected)
 
 
-def reading(uri: str) -> AbstractContextManager[object]:
-    """Show a wait while a storage is read through Spark; nothing for a local storage."""
-    return nullcontext() if uri.startswith("file:") else waiting(f"Reading {uri} through Spark")
+@contextmanager
+def reading(command: str, storage: str | None) -> Iterator[str]:
+    """Yield the URI of a command's storage, given by --storage or not. Shows a wait while it is
+    read through Spark; nothing for a local one."""
+    from seamark.operations.storage import storage_of
+
+    uri = storage_of(command, storage)
+    with nullcontext() if uri.startswith("file:") else waiting(f"Reading {uri} through Spark"):
+        yield uri
 
 
 def time_of(seconds: float) -> str:

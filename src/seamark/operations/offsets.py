@@ -15,10 +15,9 @@ from typing import Any
 
 from seamark.file_systems.location import storage_uri
 from seamark.model.errors import SavepointError, UserError
-from seamark.model.job_state import JobState
 from seamark.operations.storage import readable, storage_of
 from seamark.runtime.checkpoint_history import exists, open_storage, open_store
-from seamark.runtime.registry import directory_of, find_job
+from seamark.runtime.registry import directory_of
 from seamark.runtime.session import spark_session
 from seamark.savepoints.claims import open_savepoint
 from seamark.savepoints.edit.offsets import (
@@ -112,14 +111,6 @@ def _directory(job: str, storage: str | None) -> str:
             return f"{uri}/{directory_of(uri, job)}"
         except UserError as error:
             raise UserError(f"{job!r} is no savepoint's path, and {error}") from None
-
-
-def can_take_savepoint(job: str, storage: str | None) -> bool:
-    """Whether the job's driver answers: the job has not ended, and was not killed."""
-    uri = storage_of("offsets", storage)
-    with readable(uri):
-        state = find_job(uri, job).state
-    return not state.is_terminal and state is not JobState.UNREACHABLE
 
 
 def savepoint_of_newest(job: str, storage: str | None, beside: str) -> SavepointRecord:
