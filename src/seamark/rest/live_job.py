@@ -11,8 +11,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel
-
 from seamark.api.config import CheckpointConfig, CheckpointMode, ExternalizedCheckpointRetention
 from seamark.api.declarations import JobDeclaration
 from seamark.api.settings import Settings
@@ -25,12 +23,12 @@ from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.job_graph import JobGraph
 from seamark.model.job_state import JobState
 from seamark.model.redaction import Redactor
-from seamark.rest import models
 from seamark.rest.epochs import epoch_page, open_transactions
-from seamark.rest.observed import ObservedJob
+from seamark.rest.observed import PAGES, ObservedJob
 from seamark.runtime.supervision import Supervisor
 from seamark.savepoints.restore.plan import RestorePlan
 
+_KEPT = ("config", "checkpoints/config", "guarantees")
 DELETE_ON_CANCELLATION = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
 
 
@@ -153,15 +151,12 @@ class LiveJob(ObservedJob):
     def kept_pages(self) -> dict[str, Any]:
         """Return the pages to store by their paths below ``/jobs/:id/``, as answered: without
         secrets. Called once, when the job's id is known."""
-        pages: dict[str, type[BaseModel]] = {
-            "config": models.JobConfig,
-            "checkpoints/config": models.CheckpointingConfig,
-            "guarantees": models.Guarantees,
-        }
-        kept = {path: form.model_validate(self.told(path)) for path, form in pages.items()}
+        kept = [page for page in PAGES if page.path in _KEPT]
         return {
-            path: self.redactor.everywhere(page.model_dump(by_alias=True, mode="json"))
-            for path, page in kept.items()
+            page.path: self.redactor.everywhere(
+                page.form.model_validate(page.of(self)).model_dump(by_alias=True, mode="json")
+            )
+            for page in kept
         }
 
     def _config(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -25,6 +25,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from seamark.checkpoint.flow_figures import CommitCounts, PartFigures
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.guarantee import SinkWay
 from seamark.model.job_state import JobState
@@ -251,9 +252,7 @@ def _of_the_job(job: LiveJob) -> Values:
         "job_restarting_seconds": run.restarting_s,
         "job_checkpoint_interval_seconds": job.checkpoint.interval_s,
         "job_checkpoint_timeout_seconds": job.checkpoint.timeout_s,
-        "job_checkpoints_in_progress": len(run.coordinator.epochs.in_progress())
-        if run.coordinator
-        else 0,
+        "job_checkpoints_in_progress": len(_under_way(job)),
         "job_checkpoint_oldest_in_progress_seconds": _oldest_s(job),
         "job_checkpoints_triggered": flow.triggered,
         "job_checkpoints_completed": flow.completed,
@@ -262,11 +261,14 @@ def _of_the_job(job: LiveJob) -> Values:
     }
 
 
+def _under_way(job: LiveJob) -> Sequence[EpochProgress]:
+    return () if job.coordinator is None else job.coordinator.epochs.in_progress()
+
+
 def _oldest_s(job: LiveJob) -> float:
     """Return how long ago the oldest epoch under way began; 0 if none is."""
-    begun = job.coordinator.epochs.in_progress() if job.coordinator is not None else []
     now_s = time.monotonic()
-    return max((now_s - progress.started_s for progress in begun), default=0.0)
+    return max((now_s - progress.started_s for progress in _under_way(job)), default=0.0)
 
 
 def _of_the_last_checkpoint(job: LiveJob) -> Values:
