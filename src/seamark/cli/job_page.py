@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from seamark.cli.terminal import ago, ms, print_table, say, size, stdout, suggest, time_of
@@ -34,23 +33,21 @@ def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: 
         if not all_:
             suggest(f"seamark list --all{option}")
         return
-    console = stdout()
-    table = Table("started", "job id", "job", "state", box=None, pad_edge=False)
+    digits = None if stdout().width >= _WIDE else SHORT_ID
     ended = any(job.execution.end is not None for job in jobs)
-    if ended:
-        table.add_column("ended")
-    for job in jobs:
-        row = [
+
+    def row(job: RegisteredJob) -> list[Text]:
+        end = job.execution.end
+        return [
             Text(time_of(job.start.started_at)),
-            Text(job.start.job_id[: None if console.width >= _WIDE else SHORT_ID]),
+            Text(job.start.job_id[:digits]),
             Text(job.name),
             Text(job.state.value, STYLES.get(job.state, "")),
+            *([Text("" if end is None else time_of(end.ended_at))] if ended else []),
         ]
-        if ended:
-            end = job.execution.end
-            row.append(Text("" if end is None else time_of(end.ended_at)))
-        table.add_row(*row)
-    console.print(table)
+
+    columns = ("started", "job id", "job", "state", *(["ended"] if ended else []))
+    print_table(columns, map(row, jobs), box=None, pad_edge=False)
     for job in jobs:
         if job.reason:
             say(f"{job.name} failed: {job.reason}")

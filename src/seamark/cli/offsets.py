@@ -5,7 +5,7 @@ The given savepoint is never written to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +18,7 @@ import typer
 from seamark.cli import options
 from seamark.cli.exits import NOT_DONE
 from seamark.cli.options import flag, text
-from seamark.cli.terminal import print_table, say, stdout, suggest
+from seamark.cli.terminal import print_table, say, suggest
 from seamark.cli.visible import echo
 from seamark.model.errors import DriverUnreachableError
 
@@ -56,8 +56,6 @@ def show(
     """
     import json
 
-    from rich.table import Table
-
     from seamark.operations import offsets
 
     base = offsets.base_of(what, storage)
@@ -80,17 +78,17 @@ def show(
         ]  # fmt: skip
         options.echo_json(shown)
         return
-    table = Table("source", "partition", "offset", "its log holds", "to be read")
-    for source in sources:
-        mine = [move for move in partitions if move.source == source.uid]
-        for move in mine:
-            table.add_row(
-                source.uid, f"{move.topic}:{move.partition}", str(move.old),
-                _log(move.log_start, move.log_end), _count(move.remaining),
-            )  # fmt: skip
-        if not mine:
-            table.add_row(source.uid, "", json.dumps(source.offset), "", "")
-    stdout().print(table)
+
+    def rows() -> Iterator[tuple[str, ...]]:
+        for source in sources:
+            mine = [move for move in partitions if move.source == source.uid]
+            for m in mine:
+                log = _log(m.log_start, m.log_end), _count(m.remaining)
+                yield source.uid, f"{m.topic}:{m.partition}", str(m.old), *log
+            if not mine:
+                yield source.uid, "", json.dumps(source.offset), "", ""
+
+    print_table(("source", "partition", "offset", "its log holds", "to be read"), rows())
 
 
 @dataclass(frozen=True)
