@@ -41,7 +41,7 @@ def test_the_audit_names_the_epochs_that_it_cannot_compare(
     declared: Any = SimpleNamespace(
         name="clicks",
         directory="clicks",
-        below=lambda directory: f"{directory}/spark",
+        spark_directory="spark",
         checkpoint=CheckpointConfig(interval=1),
         sinks={"out": SimpleNamespace(uid="out", sink=Sink(), schema=(), dead_letters_of="")},
     )
