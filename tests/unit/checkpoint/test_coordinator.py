@@ -465,7 +465,9 @@ class OwnError(Exception):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "full"), OwnError("503"), RuntimeError("closed")])
-def test_whatever_a_commit_raises_it_is_asked_again(world: World, error: Exception) -> None:
+def test_whatever_a_commit_raises_it_is_asked_again(
+    world: World, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     sink = world.sinks["orders"]
     driver = world.driver()
     sink.raises["commit"] = error
@@ -476,6 +478,10 @@ def test_whatever_a_commit_raises_it_is_asked_again(world: World, error: Excepti
     del sink.raises["commit"]
     until(lambda: driver.last_committed == 0)
     assert sink.visible == ["0.1"]
+    said = [r.getMessage() for r in caplog.records if "is asked again" in r.getMessage()]
+    assert said == [
+        f"sink orders does not answer, and is asked again: {type(error).__name__}: {error}"
+    ]
 
 
 def test_at_the_deadline_of_a_commit_its_last_error_is_named(world: World) -> None:

@@ -22,7 +22,7 @@ from seamark.model.errors import (
     CommitFailedError,
     SendRefusedError,
 )
-from seamark.sinks.internal.servers import Reasons, usable
+from seamark.sinks.internal.servers import usable
 from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, Sent, SpooledRows, read_sent
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ class WriteAheadCommitter:
         self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
         self._own = open_directory(context.spool_uri, context.hadoop)
         self._unrecorded: dict[str, Sent] = {}
-        self._reasons = Reasons(log, self._name)
 
     def preflight(self) -> None:
         """Check the spool, and let the sink check its target. Raises PreflightError."""
@@ -104,8 +103,7 @@ class WriteAheadCommitter:
                 log.error("%s: epoch %d cannot be sent: %s", self._name, token.epoch, problems)
                 gone = CommitOutcome.UNKNOWN if epoch.forgotten else CommitOutcome.LOST
                 return {**outcomes, **dict.fromkeys(handles, gone)}
-            if not self._send(epoch, handles, token):
-                return {**outcomes, **dict.fromkeys(handles, CommitOutcome.RETRY)}
+            self._send(epoch, handles, token)
             record = Sent(tuple(handles), str(token))
             self._unrecorded[record.token] = record  # so a full disk causes no second send
         failpoints.reached("rows-sent")
@@ -114,8 +112,9 @@ class WriteAheadCommitter:
         del self._unrecorded[record.token]
         return {**outcomes, **dict.fromkeys(handles, CommitOutcome.COMMITTED)}
 
-    def _send(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> bool:
-        """Call `send` in a thread, for at most `send_timeout_s`. False: it must be tried again."""
+    def _send(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> None:
+        """Call `send` in a thread, for at most `send_timeout_s`. Raises ConnectionError if it must
+        be tried again."""
         errors: list[BaseException] = []
 
         def run() -> None:
@@ -138,16 +137,17 @@ class WriteAheadCommitter:
                 f"not known. {stay}"
             )
         if not errors:
-            self._reasons.forget()
-            return True
+            return
         (error,) = errors
         if isinstance(error, (SendRefusedError, *self._sink.permanent_errors)):
             raise SendRefusedError(
                 f"{self._name} refuses the rows of epoch {token.epoch}: {error}. {stay}: mend the "
                 "target before"
             ) from error
-        self._reasons.say(f"epoch {token.epoch} could not be sent: {type(error).__name__}: {error}")
-        return False
+        # Not the error itself: one of Seamark's own would end the job.
+        raise ConnectionError(
+            f"epoch {token.epoch} could not be sent: {type(error).__name__}: {error}"
+        ) from error
 
     def _abort(self, rows: SpooledRows) -> AbortOutcome:
         open_directory(rows.directory, self._context.hadoop).delete(rows.handle)
