@@ -17,9 +17,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.config import CheckpointConfig
-from seamark.api.declarations import (
-    JobDeclaration,
-)
+from seamark.api.declarations import JobDeclaration
 from seamark.api.ephemeral_storage import storage_directory
 from seamark.api.rest_config import RestConfig
 from seamark.api.settings import (
@@ -34,9 +32,7 @@ from seamark.api.settings import (
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import Source
 from seamark.file_systems.location import storage_uri
-from seamark.guarantees.end_to_end import (
-    GuaranteeReport,
-)
+from seamark.guarantees.end_to_end import GuaranteeReport
 from seamark.job_run import JobRun, trigger_of
 from seamark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from seamark.model.errors import ConfigurationError, UserError
@@ -51,10 +47,7 @@ from seamark.runtime.job_transactions import answer_request
 from seamark.runtime.log_redaction import job_redactor
 from seamark.runtime.planned_query import name_part, refuse_unsupported
 from seamark.runtime.real_time import is_real_time, real_time_settings
-from seamark.runtime.session import (
-    query_settings,
-    spark_session,
-)
+from seamark.runtime.session import query_settings, spark_session
 from seamark.runtime.state_backend import backend_settings
 from seamark.runtime.supervision import Supervisor
 from seamark.savepoints.edit.bootstrap import new_savepoint

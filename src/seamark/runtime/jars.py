@@ -11,8 +11,6 @@ fetched once. Invariants:
 
 PySpark's folder and version are looked up without importing it: starting a broker needs no Spark.
 `python -m seamark.runtime.jars` fetches the Kafka broker and Spark's Kafka connector beforehand.
-`dev/kafka.py` runs brokers from these jars
-and HDFS.
 """
 
 from __future__ import annotations
@@ -38,6 +36,8 @@ from seamark.runtime.connect import needs_driver
 
 KAFKA_VERSION = "4.3.0"
 MINIMUM_JAVA = 17
+AWS_SDK_VERSION = "2.35.4"
+"""The version hadoop-aws 3.4.2 and 3.5 are built with."""
 OLDEST_SPARK = (4, 0)
 _CONNECTORS = ("4.0.2", "4.1.1", "4.2.0")
 _AVRO_MODULES = ("4.0.2", "4.1.1")
@@ -197,6 +197,27 @@ def spark_avro_jars(version: str) -> list[Path]:
     )
 
 
+def s3a_jars() -> list[Path]:
+    """Return the S3A connector for `spark.jars` (20 MB, fetched at the first call).
+
+    hadoop-aws asks for the SDK's bundle of all Amazon services, 690 MB; three parts of the SDK are
+    enough. Raises `MissingDependencyError` when there is no Java or the jars cannot be fetched.
+    """
+    version = hadoop_version()
+    sdk = "software.amazon.awssdk"
+    return resolve(
+        f"s3a-{version}",
+        Request(
+            (
+                f"org.apache.hadoop:hadoop-aws:{version}",
+                *(f"{sdk}:{part}:{AWS_SDK_VERSION}" for part in ("s3", "s3-transfer-manager")),
+                f"{sdk}:sts:{AWS_SDK_VERSION}",
+            ),
+            excludes=(f"{sdk}:bundle", "org.slf4j:*"),  # Spark has its own SLF4J
+        ),
+    )
+
+
 def _nearest(version: str, known: Sequence[str]) -> str:
     """Return the `known` version of this release line, else of the newest line before it, else the
     oldest."""
@@ -348,19 +369,6 @@ def pyspark_jars() -> Path:
     )
 
 
-if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        kafka_broker_jars()
-        spark_kafka_jars()
-    except MissingDependencyError as error:
-        raise SystemExit(f"seamark: {error}") from None
-
-
-AWS_SDK_VERSION = "2.35.4"
-"""The version hadoop-aws 3.4.2 and 3.5 are built with."""
-
-
 def hadoop_version() -> str:
     """Return the version of PySpark's Hadoop client."""
     for jar in pyspark_jars().glob("hadoop-client-api-*.jar"):
@@ -371,22 +379,10 @@ def hadoop_version() -> str:
     )
 
 
-def s3a_jars() -> list[Path]:
-    """Return the S3A connector for `spark.jars` (20 MB, fetched at the first call).
-
-    hadoop-aws asks for the SDK's bundle of all Amazon services, 690 MB; three parts of the SDK are
-    enough. Raises `MissingDependencyError` when there is no Java or the jars cannot be fetched.
-    """
-    version = hadoop_version()
-    sdk = "software.amazon.awssdk"
-    return resolve(
-        f"s3a-{version}",
-        Request(
-            (
-                f"org.apache.hadoop:hadoop-aws:{version}",
-                *(f"{sdk}:{part}:{AWS_SDK_VERSION}" for part in ("s3", "s3-transfer-manager")),
-                f"{sdk}:sts:{AWS_SDK_VERSION}",
-            ),
-            excludes=(f"{sdk}:bundle", "org.slf4j:*"),  # Spark has its own SLF4J
-        ),
-    )
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        kafka_broker_jars()
+        spark_kafka_jars()
+    except MissingDependencyError as error:
+        raise SystemExit(f"seamark: {error}") from None

@@ -27,11 +27,7 @@ from seamark.model.job_graph import JobGraph
 from seamark.runtime.checkpoint_history import jobs_in
 from seamark.runtime.inspection import scope_findings
 from seamark.runtime.kafka_topics import kafka_options, subscription
-from seamark.runtime.plan_functions import (
-    epoch_time_functions,
-    python_functions,
-    varying_functions,
-)
+from seamark.runtime.plan_functions import epoch_time_functions, python_functions, varying_functions
 from seamark.runtime.registry import newest_execution
 from seamark.runtime.session import is_local
 

@@ -13,7 +13,7 @@ progress of event time: it emits nothing in append mode, and keeps its state for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from py4j.java_gateway import JavaClass
@@ -80,11 +80,6 @@ def scala_class(node: Any, name: str) -> Any:
     """Return a class by its full name, from the JVM of `node`. Naming it part by part
     (``jvm.org.apache…``) would ask the JVM for each part."""
     return JavaClass(name, node._gateway_client)
-
-
-def scala_seq(node: Any, values: Iterable[Any]) -> Any:
-    """Return a Scala ``Seq`` of `values` in the JVM of `node`."""
-    return scala_class(node, "org.apache.spark.api.python.PythonUtils").toSeq(list(values))
 
 
 def contains(node: Any, pattern: str) -> bool:

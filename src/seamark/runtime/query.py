@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
@@ -37,11 +36,7 @@ from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SpooledSink
-from seamark.model.errors import (
-    QueryHangsError,
-    SparkDiedError,
-    UserError,
-)
+from seamark.model.errors import QueryHangsError, SparkDiedError, UserError
 from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor
 from seamark.runtime import real_time
@@ -57,12 +52,7 @@ from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.plans import NO_EXCHANGE_REUSE, require_watermarks
 from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
-from seamark.runtime.session import (
-    RETAINED,
-    file_manager_settings,
-    is_local,
-    planned_tasks,
-)
+from seamark.runtime.session import RETAINED, file_manager_settings, is_local, planned_tasks
 from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.start_checks import StartChecks, offsets_of
 from seamark.runtime.state_backend import (
@@ -110,9 +100,9 @@ class StreamRun(QueryRun):
         spark_location: str,
         trigger: Mapping[str, Any],
         redactor: Redactor,
-        spark_settings: Mapping[str, str] = MappingProxyType({}),
-        flow: FlowFigures | None = None,
-        on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
+        spark_settings: Mapping[str, str],
+        flow: FlowFigures,
+        on_committed: Callable[[JobIdentity, int], None],
     ) -> None:
         spark, declared = plan.spark, plan.declared
         self._plan = plan
@@ -131,33 +121,20 @@ class StreamRun(QueryRun):
         self._batch_limit = BatchLimit()
         self._stream_properties: dict[str, str] = {}
         self._stateful = plan.uids.operator_count > 0
-        self._spark_settings = {
-            **spark_settings,
-            **(NO_EXCHANGE_REUSE if self._stateful else {}),
-            **file_manager_settings(spark, spark_location, stateful=self._stateful),
-        }
+        manager = file_manager_settings(spark, spark_location, stateful=self._stateful)
         self._spark_files = open_files(spark, spark_location, make=False)
-        if self._stateful:
-            self._spark_settings |= format_settings(
-                self._name, given_format(spark), self._spark_files, keyed=bool(plan.keyed)
-            )
-        check_keyed(
-            declared,
-            plan.keyed,
-            lambda key: self._spark_settings.get(key) or spark.conf.get(key, None),
-        )
+        self._spark_settings = self._make_settings({**spark_settings, **manager})
         records = open_files(spark, records_uri)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files, plan.uids.by_directory)
         self._source_offsets = self._make_source_offsets()
         self._figures = SparkFigures(records, self._spark_files, plan.uids, lambda: self.query)
-        schemas = {s.uid: s.schema for s in declared.sinks.values()}
         self._job = CheckpointedJob(
             declared.name,
             self.sinks,
             self._store,
             declared.checkpoint,
-            schemas,
+            {uid: declaration.schema for uid, declaration in declared.sinks.items()},
             hadoop_settings(spark),
             tasks=planned_tasks(spark, spark_settings, stateful=self._stateful),
             sessions={
@@ -185,6 +162,19 @@ class StreamRun(QueryRun):
         self._checkpoint_trigger = CheckpointTrigger(
             declared.name, self.coordinator, self._settled, lambda: self._error
         )
+
+    def _make_settings(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return Spark's settings for the query. Raises ConfigurationError for one that the job's
+        state or its keyed operators cannot have."""
+        spark, keyed = self._spark, self._plan.keyed
+        settings = dict(given)
+        if self._stateful:
+            settings |= NO_EXCHANGE_REUSE | format_settings(
+                self._name, given_format(spark), self._spark_files, keyed=bool(keyed)
+            )
+        declared = self._plan.declared
+        check_keyed(declared, keyed, lambda key: settings.get(key) or spark.conf.get(key, None))
+        return settings
 
     def _make_source_offsets(self) -> SourceOffsets:
         """Return the notifier of completed checkpoints for sources with offset commits."""

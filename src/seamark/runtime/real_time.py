@@ -224,7 +224,7 @@ def start_query(
     """Start the query of `writer`, whose stream ends in `pre_commit`, in this mode.
 
     `begin` is called before an epoch's tasks start, with their number, and returns their local
-    property (`epoch_property`). `end` is called when all have ended well, with the reports of the
+    property `ORDER`. `end` is called when all have ended well, with the reports of the
     winning attempts, before Spark writes its logs. Both run on Spark's stream thread; an exception
     fails the query.
     """
