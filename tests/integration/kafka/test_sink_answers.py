@@ -68,7 +68,7 @@ class Wire:
 
 @pytest.fixture
 def wire(kafka: LocalKafka) -> Iterator[Wire]:
-    connection = BrokerConnection({"bootstrap_servers": [kafka.bootstrap_servers]})
+    connection = BrokerConnection(kafka.bootstrap_servers, {})
     deadline = time.monotonic() + 60  # a new broker makes its coordinator's topic when it is asked
     while isinstance(connection.describe(["any"])["any"], UnreachableError):
         assert time.monotonic() < deadline

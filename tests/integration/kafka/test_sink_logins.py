@@ -77,6 +77,9 @@ def test_tokens_of_our_own_making(
     sink = sink_on(broker, name, login)
     kit.every_step_of_the_protocol(sink, broker.cluster.bootstrap_servers, name)
     assert broker.tokens.given >= given + 2
+    selective = sink.create_selective_writer(kit.attempt(kit.new_job()))
+    assert not selective.write_accepted(kit.numbers([1]))
+    selective.abort()
 
 
 def test_a_wrong_secret_is_said_soon_and_not_shown(broker: LoginKafka) -> None:

@@ -55,11 +55,12 @@ class Limits:
 
 
 class BrokerConnection:
-    """Used by one thread at a time. `texts`: the sink's options; no error shows their secrets."""
+    """Used by one thread at a time. `texts`: the sink's options; no error shows their secrets.
+    `settings` are kafka-python's, for another client of the same brokers."""
 
-    def __init__(self, settings: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> None:
-        self._settings = settings
-        self._texts = texts or {}
+    def __init__(self, servers: str, texts: Mapping[str, str]) -> None:
+        self.settings = options.admin_options(servers, texts)
+        self._texts = texts
         self._admin: Any = None
         self._coordinators: dict[str, int] = {}
         self._end_version = 4
@@ -230,10 +231,10 @@ class BrokerConnection:
     def _open(self) -> Any:
         admin = None
         try:
-            if provider := self._settings.get("sasl_oauth_token_provider"):
+            if provider := self.settings.get("sasl_oauth_token_provider"):
                 provider.token()  # else a refused login would look like a silent broker
             admin = open_admin(
-                {**self._settings, "client_id": "seamark-committer"},
+                {**self.settings, "client_id": "seamark-committer"},
                 request_timeout_s=REQUEST_TIMEOUT_S,
                 reconnect_backoff_max_ms=500,
                 max_in_flight_requests_per_connection=_AT_ONCE + 100,

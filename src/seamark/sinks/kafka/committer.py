@@ -21,8 +21,8 @@ from seamark.contracts.sink import (
 )
 from seamark.model import failpoints
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.kafka import options, preflight
-from seamark.sinks.kafka.broker import BrokerConnection, Limits, UnreachableError
+from seamark.sinks.kafka import preflight
+from seamark.sinks.kafka.broker import Limits, UnreachableError
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import Answer, Description, answer, fate
 from seamark.sinks.kafka.prefix_owner import PrefixOwner
@@ -40,14 +40,15 @@ class KafkaCommitter:
     def __init__(self, sink: KafkaSink, context: SinkContext) -> None:
         self._sink = sink
         self._context = context
-        self._texts = sink.option_texts
-        settings = options.admin_options(sink.bootstrap_servers, self._texts)
-        self._broker = BrokerConnection(settings, self._texts)
+        self._broker = sink.connection()
         self._said: dict[str, str] = {}
         self._owner: PrefixOwner | None = None
         if sink.exactly_once and sink.transactional_id_prefix is not None:
             self._owner = PrefixOwner(
-                settings, sink.transactional_id_prefix, context.job_name, context.job_id
+                self._broker.settings,
+                sink.transactional_id_prefix,
+                context.job_name,
+                context.job_id,
             )
 
     def preflight(self) -> None:

@@ -50,7 +50,6 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "oauthbearer_set_token_failure": (_I, [_P, _S]),
     "purge": (_I, [_P, _I]),
     "topic_new": (_P, [_P, _S, _P]),
-    "topic_name": (_S, [_P]),
     "topic_destroy": (None, [_P]),
     "metadata": (_I, [_P, _I, _P, ctypes.POINTER(_P), _I]),
     "metadata_destroy": (None, [_P]),

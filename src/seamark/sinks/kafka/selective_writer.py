@@ -16,7 +16,7 @@ import numpy as np
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.model.errors import WriteRefusedError
-from seamark.sinks.kafka import options, schema_registry, topic_facts
+from seamark.sinks.kafka import schema_registry, topic_facts
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.row_producer import HEADER_WITHOUT_KEY
@@ -180,9 +180,8 @@ def limits_of(config: ProducerConfig, topic: str) -> TopicFacts:
 
 def _ask(config: ProducerConfig, topic: str) -> TopicFacts:
     settings = dict(config.settings)
-    admin = options.admin_options(settings["bootstrap.servers"], settings)
     deadline = time.monotonic() + _ASK_TIMEOUT_S
-    with contextlib.closing(BrokerConnection(admin, settings)) as broker:
+    with contextlib.closing(BrokerConnection(settings["bootstrap.servers"], settings)) as broker:
         while True:
             try:
                 facts = topic_facts.ask(broker, [topic])[topic]

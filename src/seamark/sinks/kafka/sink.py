@@ -281,16 +281,18 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         for finding in timeout_too_short(self, context):
             raise ConfigurationError(finding)
 
+    def connection(self) -> BrokerConnection:
+        """Return a connection to the sink's brokers, which opens at its first use."""
+        return BrokerConnection(self.bootstrap_servers, self.option_texts)
+
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
-        settings = options.admin_options(self.bootstrap_servers, self.option_texts)
-        with contextlib.closing(BrokerConnection(settings)) as broker:
+        with contextlib.closing(self.connection()) as broker:
             return list(preflight.inspect(self, context, broker))
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: as readers on read_committed do."""
-        settings = options.admin_options(self.bootstrap_servers, self.option_texts)
-        with contextlib.closing(BrokerConnection(settings)) as broker:
+        with contextlib.closing(self.connection()) as broker:
             yield from read_back.read(self, asked, broker)
 
     def create_writer(self, context: WriterContext) -> KafkaWriter:
