@@ -22,7 +22,8 @@ from pathlib import Path
 from seamark.file_systems.local import make_directory, synced
 from seamark.model.errors import CorruptRecordError, PreflightError
 
-_DELETIONS = 5
+_DELETIONS = 1000
+"""Tries of a deletion: each file that the other one deletes first takes one."""
 
 
 class LocalFiles:
@@ -92,19 +93,15 @@ class LocalFiles:
         """Delete a file or a whole directory, if it exists. Another process may delete the same, or
         write into it, meanwhile."""
         target = self._root / path
-        left = _DELETIONS
-        while True:
+        for left in reversed(range(_DELETIONS)):
             try:
                 if target.is_dir():
                     shutil.rmtree(target)
                 else:
                     target.unlink(missing_ok=True)
                 break
-            except FileNotFoundError:
-                continue  # the other one has deleted a file: less is left each time
             except OSError as error:
-                left -= 1
-                if not left or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                if not left or error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
                     raise
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             synced(target.parent)

@@ -6,6 +6,8 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
+from seamark.model.redaction import redact
+
 log = logging.getLogger(__name__)
 
 
@@ -16,4 +18,4 @@ def ignored(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        log.info("error ignored in %s: %s: %s", what, type(error).__name__, error)
+        log.info("error ignored in %s: %s: %s", what, type(error).__name__, redact(str(error)))

@@ -59,6 +59,7 @@ class KeyedEpochs:
     def go_on_from(self, event_times: Sequence[int | None]) -> None:
         """Take `event_times` of the last epoch of an earlier run; called before the first epoch."""
         self._newest_ms = {n: ms for n, ms in enumerate(event_times) if ms is not None}
+        self._places = len(event_times)
         self._holding = bool(event_times)
 
     def begin(self, context: SparkContext, watermark_before: Callable[[], int]) -> None:
@@ -115,6 +116,9 @@ class KeyedEpochs:
             return
         processed = [r.newest_ms for r in reports.values() if r.newest_ms is not None]
         watermarks = [n for n in plan if name_of(n) == "EventTimeWatermarkExec"]
+        if self._holding and self._places != len(watermarks):
+            # The plan has got or lost a watermark since: each would go on from another's time.
+            self._newest_ms.clear()
         self._places = len(watermarks)
         for place, node in enumerate(watermarks):
             self._hold(place, node, hold_ms, processed)

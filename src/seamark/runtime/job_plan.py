@@ -55,7 +55,8 @@ class JobPlan(United):
         there were some: a query's watermark is the lowest of all, and a rare row in a branch that
         reads none of it (alerts, say) would hold back the windows of another."""
         with_state = {operator.branch for operator in self.query.operators}
-        if not with_state:
+        policy = self.spark.conf.get("spark.sql.streaming.multipleWatermarkPolicy")
+        if not with_state or policy != "min":
             return False
         freed = [
             branch if number in with_state else branch.without_watermarks()

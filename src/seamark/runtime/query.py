@@ -496,8 +496,10 @@ class StreamRun(QueryRun):
         self._end()
 
     def _end(self) -> None:
-        self._lent.close()
-        self._settled.set()
+        try:
+            self._lent.close()
+        finally:
+            self._settled.set()
 
     # --- see `QueryRun`
 

@@ -420,6 +420,27 @@ def test_sinks_of_one_stream_hold_what_a_batch_gives(spark: SparkSession, progra
     check(spark, program)
 
 
+@pytest.mark.parametrize("first", ["raw", "windows"])
+def test_a_common_table_expression_keeps_the_watermark_of_the_sink_with_state(
+    spark: SparkSession, tmp_path: Path, first: str
+) -> None:
+    """One DataFrame of SQL beneath a sink with state and one without, which has no watermark."""
+    chance = random.Random(0)
+    for number in range(SLICES + 1):
+        write_slice(tmp_path / "a", number, chance)
+    job = sm.Job("shared", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    of = {"a": job.source(_files(tmp_path / "a"), "a")}
+    common = _sql(of, "WITH c AS (SELECT * FROM {a}) SELECT * FROM c")
+    outputs = {"raw": common.filter("n > 4").select("k", "n"), "windows": _windows(common)}
+    for name in (first, *({*outputs} - {first})):
+        sink = sm.FileSink(str(tmp_path / name), format="json")
+        job.sink(outputs[name].drop("at"), sink, name)
+    job.run()
+    events = _events({"a": spark.read.schema(SCHEMA).json(str(tmp_path / "a"))}, "a")
+    wanted = _windows(events).drop("at").filter(f"k <> '{END}'").collect()
+    assert Counter(held(tmp_path / "windows")) == Counter(_key(row.asDict()) for row in wanted)
+
+
 QUIET = {
     "deadline": None,
     "suppress_health_check": list(HealthCheck),

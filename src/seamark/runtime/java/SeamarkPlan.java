@@ -123,11 +123,19 @@ public final class SeamarkPlan {
         org.apache.spark.api.python.PythonUtils.toSeq(below));
   }
 
-  /** The plan without its watermarks. */
+  /**
+   * The plan without its watermarks. Its common table expressions have ids of their own: Spark takes
+   * one definition for all references with its id, also for those of a branch with state.
+   */
   public LogicalPlan withoutWatermarks(LogicalPlan plan) {
+    LogicalPlan made = unwatched(plan);
+    return made.containsPattern(TreePattern.CTE()) ? apart(made) : made;
+  }
+
+  private static LogicalPlan unwatched(LogicalPlan plan) {
     ArrayList below = new ArrayList();
     scala.collection.Iterator each = plan.children().iterator();
-    while (each.hasNext()) below.add(withoutWatermarks((LogicalPlan) each.next()));
+    while (each.hasNext()) below.add(unwatched((LogicalPlan) each.next()));
     if (plan instanceof EventTimeWatermark) return (LogicalPlan) below.get(0);
     return (LogicalPlan) plan.withNewChildren(
         org.apache.spark.api.python.PythonUtils.toSeq(below));
