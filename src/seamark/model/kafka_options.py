@@ -73,7 +73,7 @@ _WITHOUT_EFFECT = (
 )
 """Of Java's client alone; the passwords are of JKS files."""
 _ENTRY = re.compile(
-    r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\s+(.*?);?\s*", re.DOTALL
+    r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b\s*(.*?);?\s*", re.DOTALL
 )
 _FIELD = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
@@ -86,7 +86,7 @@ def to_java(options: Mapping[str, str], source: str) -> dict[str, str]:
     java: dict[str, str] = {}
     if mechanism := kept.pop("sasl.mechanism", kept.pop("sasl.mechanisms", "")).upper():
         kept["sasl.mechanism"] = mechanism
-    if "sasl.username" in given or f"{OAUTH}client.id" in given:
+    if JAAS not in kept and ("sasl.username" in given or f"{OAUTH}client.id" in given):
         java.update(_jaas_login(mechanism, given, source))
     for store, files in _STORES.items():
         if location := given.get(files[0]):

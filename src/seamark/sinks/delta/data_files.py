@@ -100,7 +100,7 @@ class DataFiles:
         """Give up and remove every file, as far as possible. Never raises."""
         for file in self._open.values():
             with ignored("the end of a data file"):
-                file.encoder.close()
+                file.encoder.drop()
             file.file.discard()
 
     def _path(self, values: Values, number: int) -> str:

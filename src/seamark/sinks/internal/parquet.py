@@ -46,6 +46,11 @@ class ParquetEncoder:
         self.flush()
         self._writer.close()
 
+    def drop(self) -> None:
+        """Close the file without the gathered rows, which nobody needs: its task is cancelled."""
+        self._batches, self.buffered_bytes = [], 0
+        self._writer.close()
+
     @property
     def metadata(self) -> Any:
         """The file's `pyarrow.parquet.FileMetaData`, once it is closed."""

@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.sinks.kafka.transactional_id import capped
-from seamark.sinks.kafka.wire import Membership, open_admin
+from seamark.sinks.kafka.wire import Membership, forget_coordinators, open_admin
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ def _clients(admin: Any, group: str) -> list[str]:
 
     deadline = time.monotonic() + _VISIBLE_TIMEOUT_S
     while True:
+        forget_coordinators(admin, [group], groups=True)
         try:
             groups = admin.describe_groups([group])
         except GroupIdNotFoundError:

@@ -37,6 +37,17 @@ def open_admin(settings: Mapping[str, Any], *, request_timeout_s: float, **more:
     return admin
 
 
+def forget_coordinators(admin: Any, keys: Sequence[str], *, groups: bool) -> Any:
+    """Let a client ask anew for coordinators, of consumer groups or else of transactional ids: it
+    never forgets one, and a coordinator may move. Return their kind."""
+    from kafka.protocol.metadata import CoordinatorType
+
+    kind = CoordinatorType.GROUP if groups else CoordinatorType.TRANSACTION
+    for key in keys:
+        admin._manager.cluster._coordinators.pop((kind, key), None)
+    return kind
+
+
 class Wire:
     """The connections of one ``KafkaAdminClient``. A coroutine runs inside `run`. Every call raises
     KafkaError or OSError when a broker does not answer in time."""
@@ -74,11 +85,7 @@ class Wire:
 
     async def coordinators(self, keys: Sequence[str], *, groups: bool = False) -> dict[str, int]:
         """Ask for the coordinator's node of transactional ids, or of consumer groups."""
-        from kafka.protocol.metadata import CoordinatorType
-
-        kind = CoordinatorType.GROUP if groups else CoordinatorType.TRANSACTION
-        for key in keys:  # the client never forgets one, and a coordinator may move
-            self._manager.cluster._coordinators.pop((kind, key), None)
+        kind = forget_coordinators(self._admin, keys, groups=groups)
         return dict(await self._admin._find_coordinator_ids(list(keys), key_type=kind))
 
     async def offsets(self, asked: Mapping[Any, Any], isolation: str) -> Any:
