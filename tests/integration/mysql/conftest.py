@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.mysql.sink_kit import all_prepared
+from tests.integration.mysql.sink_kit import all_prepared, end_prepared
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer, NewestMySQLServer
 from tests.servers.needed import needed
@@ -70,5 +70,5 @@ def fresh_database(server: MariaDBServer) -> Iterator[str]:
     yield name
     for format_id, length, xid in all_prepared(server):
         gtrid, bqual = xid[:length].hex(), xid[length:].hex()
-        server.execute(f"XA ROLLBACK X'{gtrid}',X'{bqual}',{format_id}")
+        end_prepared(server, f"XA ROLLBACK X'{gtrid}',X'{bqual}',{format_id}")
     server.execute(f"DROP DATABASE {name}")

@@ -21,6 +21,7 @@ from seamark.sinks.mysql.committer import MySQLCommitter
 from seamark.sinks.mysql.connection import prepared_xids
 from seamark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
 from seamark.verify.conformance.steps import attempt, driver
+from tests.chaos.driver import wait_until
 from tests.servers.mariadb import MariaDBServer
 
 MODES = ("xa", "staged", "upsert")
@@ -78,6 +79,23 @@ def all_prepared(server: MariaDBServer) -> list[tuple[int, int, bytes]]:
     """Return every prepared XA transaction, anybody's."""
     with contextlib.closing(server.connect()) as connection:
         return prepared_xids(connection)
+
+
+def end_prepared(server: MariaDBServer, statement: str) -> None:
+    """Commit or roll back a prepared transaction. One whose connection is just closed is unknown to
+    others until the server has noticed."""
+    from pymysql.err import OperationalError
+
+    def ended() -> bool:
+        try:
+            server.execute(statement)
+        except OperationalError as error:
+            if error.args[0] != 1397:
+                raise
+            return False
+        return True
+
+    wait_until("the transaction to be ended", ended, 60)
 
 
 def context(generation: int = 1, schema: tuple[Column, ...] = NUMBERS) -> SinkContext:
@@ -145,8 +163,10 @@ def sink_under_test(
     def drop(committable: MySQLCommittable) -> None:
         """Neither way has a time-out: this is an administrator at work."""
         name = committable.name
-        how = f"XA ROLLBACK {name.xid}" if mode == "xa" else f"DROP TABLE {name.stage_table}"
-        server.execute(how, database=database)
+        if mode == "xa":
+            end_prepared(server, f"XA ROLLBACK {name.xid}")
+        else:
+            server.execute(f"DROP TABLE {name.stage_table}", database=database)
 
     points = tuple(f"xa-committed:{nth}" for nth in (1, 2, 3))
     return SinkUnderTest(

@@ -21,7 +21,7 @@ from seamark.sinks.mysql.committable import MySQLCommittable, new_name
 from seamark.sinks.mysql.table import version_of
 from seamark.verify.conformance import CuttingProxy
 from seamark.verify.conformance.steps import answered, attempt, until_proved
-from tests.integration.mysql.sink_kit import Target, all_prepared, batch, target_on
+from tests.integration.mysql.sink_kit import Target, all_prepared, batch, end_prepared, target_on
 from tests.servers.mariadb import MariaDBServer
 
 COMMITTED, ALREADY, RETRY, LOST = (
@@ -93,8 +93,8 @@ def test_1397_of_a_transaction_that_somebody_has_ended(target: Target) -> None:
     committer = target.committer()
     (by_commit,) = target.write([1])
     (by_rollback,) = target.write([2], attempt(partition=1))
-    target.execute(f"XA COMMIT {by_commit.name.xid}")
-    target.execute(f"XA ROLLBACK {by_rollback.name.xid}")
+    end_prepared(target.server, f"XA COMMIT {by_commit.name.xid}")
+    end_prepared(target.server, f"XA ROLLBACK {by_rollback.name.xid}")
     assert committer.commit([by_commit, by_rollback]) == [ALREADY, LOST]
     assert committer.abort([by_commit, by_rollback]) == [
         AbortOutcome.COMMITTED, AbortOutcome.ABORTED,

@@ -22,5 +22,5 @@ def test_a_transaction_rolled_back_by_an_operator(
         kit.batch,
         target.visible,
         lambda: len(mariadb.execute("XA RECOVER")),
-        lambda transaction: mariadb.execute(f"XA ROLLBACK {transaction.name.xid}"),
+        lambda lost: kit.end_prepared(mariadb, f"XA ROLLBACK {lost.name.xid}"),
     )
