@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from seamark.dev.kafka import LocalKafka
-from seamark.sinks.kafka import broker, prefix_owner, preflight, producer_pool
+from seamark.sinks.kafka import broker, preflight, producer_pool
 from seamark.verify.conformance import (
     CuttingProxy,
     DeadLetterConformance,
@@ -89,7 +89,6 @@ def outage(proxy: CuttingProxy, how: Any) -> Iterator[None]:
     dozens of times."""
     with pytest.MonkeyPatch.context() as patch, proxy.outage(how):
         patch.setattr(broker, "REQUEST_TIMEOUT_S", 1.0)
-        patch.setattr(prefix_owner, "_JOIN_TIMEOUT_S", 2.0)
         patch.setattr(preflight, "_WHY_TIMEOUT_S", 1.0)
         patch.setattr(producer_pool, "INIT_TIMEOUT_S", 3.0)
         yield
