@@ -66,7 +66,7 @@ def test_spark_reads_back_what_went_in(spark: SparkSession, tmp_path: Path) -> N
         str(tmp_path / "csv"), "csv", partition_by=by, delimiter="|", null_value="\\N"
     )
     job.sink(flat, csv, "csv")
-    with pytest.raises(ConfigurationError, match="names 'land'"):
+    with pytest.raises(ConfigurationError, match="partition column 'land'"):
         job.sink(flat, sm.FileSink(str(tmp_path / "x"), partition_by=["land"]), "x")
     job.run()
 
