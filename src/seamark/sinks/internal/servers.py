@@ -130,6 +130,16 @@ class Reasons:
         self.last = ""
 
 
+@contextlib.contextmanager
+def closed_by_errors(connected: Any) -> Iterator[None]:
+    """Close a connection, or its holder, at any error of the block."""
+    try:
+        yield
+    except BaseException:
+        connected.close()
+        raise
+
+
 class ConnectedCommitter:
     """The common part of committers that keep one connection between calls. It is dropped at the
     first error: half an answer may be left in it."""
@@ -145,11 +155,3 @@ class ConnectedCommitter:
         if connection is not None:
             with ignored("the end of a connection"):  # its end is all that is wanted, in any state
                 connection.close()
-
-    @contextlib.contextmanager
-    def _closed_by_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise

@@ -22,7 +22,11 @@ from seamark.contracts.sink import (
 )
 from seamark.model import failpoints
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import ConnectedCommitter, not_committed
+from seamark.sinks.internal.servers import (
+    ConnectedCommitter,
+    closed_by_errors,
+    not_committed,
+)
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, preflight, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
@@ -57,7 +61,7 @@ class MySQLCommitter(ConnectedCommitter):
         """See `Committer`. The stages of one call become visible together, XA transactions one
         after another. Raises CommitFailedError when the table refuses staged rows."""
         stages = [c for c in committables if c.way == "stage"]
-        with self._closed_by_errors():
+        with closed_by_errors(self):
             moved = iter(self._move(stages) if stages else ())
             outcomes = [
                 next(moved) if c.way == "stage" else self._commit_xa(c) for c in committables
@@ -69,20 +73,20 @@ class MySQLCommitter(ConnectedCommitter):
 
     def abort(self, committables: Sequence[MySQLCommittable]) -> Sequence[AbortOutcome]:
         """See `Committer`. A late commit finds the rollback, or the tombstone in the ledger."""
-        with self._closed_by_errors():
+        with closed_by_errors(self):
             return [self._abort_one(committable) for committable in committables]
 
     def list_lingering(self) -> Iterable[Lingering[MySQLCommittable]]:
         """See `Committer`. Lists prepared XA transactions, and stage tables without a ledger row,
         of every mode. Drops stages already ended but not dropped yet."""
-        with self._closed_by_errors():
+        with closed_by_errors(self):
             return self._list_open()
 
     def describe_open(self, committables: Sequence[MySQLCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. The server knows the age of stages alone; nothing times
         out."""
         database = self._address.database
-        with self._closed_by_errors():
+        with closed_by_errors(self):
             since = stage.created(self._connected(), database, self._owner)
         return [OpenFacts(since.get(one.name)) for one in committables]
 

@@ -18,7 +18,7 @@ from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkC
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import ConnectedCommitter
+from seamark.sinks.internal.servers import ConnectedCommitter, closed_by_errors
 from seamark.sinks.redis import preflight, scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.server import Link
@@ -78,7 +78,7 @@ class RedisCommitter(ConnectedCommitter):
     def list_lingering(self) -> Iterable[Lingering[RedisCommittable]]:
         """See `Committer`. Lists the stages neither applied nor dropped, in either mode."""
         stages = self._keys.named("stages")
-        with self._closed_by_errors():
+        with closed_by_errors(self):
             handles = self._connected.call("HKEYS", stages)
         return [
             Lingering(RedisCommittable.found(self._context, str(name), name), name.generation)
@@ -109,7 +109,7 @@ class RedisCommitter(ConnectedCommitter):
     def _errors(self) -> Iterator[None]:
         """Raise CommitFailedError if the server refuses the rows; any error closes the link."""
         try:
-            with self._closed_by_errors():
+            with closed_by_errors(self):
                 yield
         except server.driver().RedisError as error:
             if not server.refuses(error):

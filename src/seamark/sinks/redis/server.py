@@ -6,8 +6,7 @@ bytes go out unchanged.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from urllib.parse import unquote
 from seamark.model.errors import ConfigurationError, PreCommitError
 from seamark.model.ignored import ignored
 from seamark.model.packages import load_driver
-from seamark.sinks.internal.servers import split_url, url_options
+from seamark.sinks.internal.servers import closed_by_errors, split_url, url_options
 from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0
@@ -121,12 +120,12 @@ class Link:
             raise driver().ConnectionError("the connection was closed by an error before")
         if sum(map(len, packed)) < _ONE_PACKET_BYTES:
             packed = [b"".join(packed)]
-        with self._closed_by_errors():
+        with closed_by_errors(self):
             self._connection.send_packed_command(packed, check_health=False)
 
     def answer(self) -> Any:
         """Return the answer to the next unanswered command."""
-        with self._closed_by_errors():
+        with closed_by_errors(self):
             return self._connection.read_response()
 
     def close(self) -> None:
@@ -134,14 +133,6 @@ class Link:
         self._open = False
         with ignored("the end of a connection to Redis"):
             self._connection.disconnect()
-
-    @contextlib.contextmanager
-    def _closed_by_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            self.close()
-            raise
 
 
 def replicas_reached(link: Link, keys: Keys, replicas: int) -> int:
