@@ -15,7 +15,7 @@ import contextlib
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,18 @@ LARGEST = 2**24
 KAFKA = {"message.max.bytes": str(LARGEST), "replica.fetch.max.bytes": str(LARGEST)}
 BAD = "CHECK (id % 4 <> 3)"
 SCHEMA = "id BIGINT"
+SQL_MODES: dict[str, dict[str, Any]] = {
+    "": {},
+    ", staged": {"mode": "staged"},
+    ", upsert": {"mode": "upsert", "keys": ["id"]},
+    ", spool": {"spool": True},
+    ", dead letters": {"constraint": BAD},
+}
+REDIS_MODES: dict[str, dict[str, Any]] = {
+    f", {mode}{more}": {"mode": mode, "value": value}
+    for mode in ("upsert", "staged")
+    for more, value in (("", "text"), (" of hashes", None))
+}
 
 Rows = Callable[[DataFrame], DataFrame]
 Run = Callable[[SparkSession, Path, Rows], None]
@@ -91,8 +103,8 @@ def runs(only: str, stack: contextlib.ExitStack) -> dict[str, Run]:
         if only in name:
             found[name] = partial(into, sink, **how)
 
-    def late(name: str) -> bool:
-        return any(only in f"{name}{more}" for more in ("", ", spool", ", dead letters", " upsert"))
+    def chosen(sink: str, modes: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        return {f"{sink}{more}": how for more, how in modes.items() if only in f"{sink}{more}"}
 
     for kind in ("parquet", "json", "csv"):
         add(f"FileSink {kind}", lambda at, kind=kind: sm.FileSink(at / "out", kind))
@@ -101,24 +113,22 @@ def runs(only: str, stack: contextlib.ExitStack) -> dict[str, Run]:
     add("SQLiteSink", lambda at: sm.SQLiteSink(at / "out.db", "big"))
     add("DeltaSink", lambda at: sm.DeltaSink(at / "out", create_table=True))
     add("WriteAheadSink", lambda at: sm.WriteAheadSink.foreach_batch(nothing))
-    if late("KafkaSink"):
+    if modes := chosen("KafkaSink", {"": {}, ", dead letters": {"letters": True}}):
         kafka = stack.enter_context(LocalKafka(overrides=KAFKA))
-        for letters in (False, True):
-            add("KafkaSink" + ", dead letters" * letters, partial(to_kafka, kafka), letters=letters)
-    if late("PostgresSink"):
+        for name, how in modes.items():
+            add(name, partial(to_kafka, kafka), **how)
+    if modes := chosen("PostgresSink", SQL_MODES):
         postgres = stack.enter_context(PostgresServer({"max_wal_size": "4GB"}))
-        add("PostgresSink", partial(to_postgres, postgres))
-        add("PostgresSink, spool", partial(to_postgres, postgres, spool=True))
-        add("PostgresSink, dead letters", partial(to_postgres, postgres, check=BAD), letters=True)
-    if late("MySQLSink"):
+        for name, how in modes.items():
+            add(name, partial(to_postgres, postgres, **how), letters="constraint" in how)
+    if modes := chosen("MySQLSink", SQL_MODES):
         mysql = stack.enter_context(MariaDBServer({"max_allowed_packet": "64M"}))
-        add("MySQLSink", partial(to_mysql, mysql))
-        add("MySQLSink, spool", partial(to_mysql, mysql, spool=True))
-        add("MySQLSink, dead letters", partial(to_mysql, mysql, check=BAD), letters=True)
-    if late("RedisSink"):
+        for name, how in modes.items():
+            add(name, partial(to_mysql, mysql, **how), letters="constraint" in how)
+    if modes := chosen("RedisSink", REDIS_MODES):
         redis = stack.enter_context(RedisServer())
-        for mode in ("upsert", "staged"):
-            add(f"RedisSink {mode}", partial(to_redis, redis, mode))
+        for name, how in modes.items():
+            add(name, partial(to_redis, redis, **how))
     return found
 
 
@@ -138,24 +148,22 @@ def to_kafka(server: LocalKafka, at: Path) -> sm.KafkaSink:
 
 
 def to_postgres(
-    server: PostgresServer, at: Path, *, check: str = "", spool: bool = False
+    server: PostgresServer, at: Path, *, constraint: str = "", **how: Any
 ) -> sm.PostgresSink:
     server.execute("DROP TABLE IF EXISTS big")
-    server.execute(f"CREATE TABLE big (id bigint {check}, text text)")
-    return sm.PostgresSink(server.url(), "big", spool=spool)
+    server.execute(f"CREATE TABLE big (id bigint PRIMARY KEY {constraint}, text text)")
+    return sm.PostgresSink(server.url(), "big", **how)
 
 
-def to_mysql(
-    server: MariaDBServer, at: Path, *, check: str = "", spool: bool = False
-) -> sm.MySQLSink:
+def to_mysql(server: MariaDBServer, at: Path, *, constraint: str = "", **how: Any) -> sm.MySQLSink:
     server.execute("DROP TABLE IF EXISTS big")
-    server.execute(f"CREATE TABLE big (id BIGINT {check}, text LONGTEXT)")
-    return sm.MySQLSink(server.url(), "big", spool=spool)
+    server.execute(f"CREATE TABLE big (id BIGINT PRIMARY KEY {constraint}, text LONGTEXT)")
+    return sm.MySQLSink(server.url(), "big", **how)
 
 
-def to_redis(server: RedisServer, mode: Any, at: Path) -> sm.RedisSink:
+def to_redis(server: RedisServer, at: Path, **how: Any) -> sm.RedisSink:
     server.client().flushall()
-    return sm.RedisSink(server.url(), key="id", value="text", mode=mode)
+    return sm.RedisSink(server.url(), key="id", **how)
 
 
 def with_text(size: int, name: str, frame: DataFrame) -> DataFrame:

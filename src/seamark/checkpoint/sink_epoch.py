@@ -24,7 +24,9 @@ _HELD_ROWS = 4096
 _HELD_BYTES = 32 * 2**20
 """Of the buffers that held batches keep alive: a slice keeps those of its whole batch."""
 MOST_KEYED_ROWS = 100_000
-"""The most rows of an epoch in an upserting sink whose keys the ledger keeps, at 16 bytes a row."""
+"""The most rows of an epoch in an upserting sink whose keys the ledger keeps, at 16 bytes a row. Of
+an epoch with more than ten tasks, task n keeps those of at most 10 / (n + 1) times as many: the
+reports of a thousand tasks stay below 100 MB, far from `spark.driver.maxResultSize`."""
 DELETED = np.uint64(0)
 """Stands for the hash of a row that deletes its key's row."""
 
@@ -111,12 +113,13 @@ class Tally:
     thousand.
     """
 
-    def __init__(self, writer: object, upserts: UpsertingSink | None = None) -> None:
-        """`upserts` is the sink, if it has keys."""
+    def __init__(self, writer: object, upserts: UpsertingSink | None = None, task: int = 0) -> None:
+        """`upserts` is the sink, if it has keys; `task` the task's number in its epoch."""
         self._writer = writer if isinstance(writer, AccountableWriter) else None
         self._upserts = upserts
         self._held: list[tuple[pa.RecordBatch, Targets | None]] = []
         self._held_rows = self._held_bytes = 0
+        self._most_keyed_rows = min(MOST_KEYED_ROWS, 10 * MOST_KEYED_ROWS // (task + 1))
         self._keyed_rows = 0
         self._keyed: list[tuple[Any, Any]] = []
         self._targets: dict[str, RowSums] = {}
@@ -145,7 +148,7 @@ class Tally:
 
     def keys(self) -> bytes | None:
         """Return them as `TaskLedger` has them, after `close`."""
-        if self._upserts is None or self._keyed_rows > MOST_KEYED_ROWS:
+        if self._upserts is None or self._keyed_rows > self._most_keyed_rows:
             return None
         keys = np.concatenate([np.empty(0, np.uint64), *(keys for keys, _ in self._keyed)])
         rows = np.concatenate([np.empty(0, np.uint64), *(rows for _, rows in self._keyed)])
@@ -172,7 +175,7 @@ class Tally:
         if self._upserts is None:
             return hashes
         self._keyed_rows += rows.num_rows
-        if self._keyed_rows <= MOST_KEYED_ROWS:
+        if self._keyed_rows <= self._most_keyed_rows:
             kept, op = hashes, self._upserts.op
             if op is not None:
                 deletes = np.asarray(pc.equal(rows.column(op), DELETE))

@@ -263,7 +263,7 @@ class _Attempt:
             assert isinstance(sink, SelectiveSink)  # checked when the job was built
             writer = sink.create_selective_writer(context)
         upserts = sink if isinstance(sink, UpsertingSink) and sink.keys else None
-        self._tallies[uid] = Tally(writer, upserts)
+        self._tallies[uid] = Tally(writer, upserts, context.partition_id)
         return spool.keeping(sink, writer, context)
 
     def prepare_commit(self) -> None:

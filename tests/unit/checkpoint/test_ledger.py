@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import seamark as sm
 from seamark.checkpoint import ledger, sink_epoch
 from seamark.checkpoint.ledger import LedgerWriter, read_ledger
 from seamark.checkpoint.local_files import LocalFiles
@@ -219,3 +220,13 @@ def test_rows_of_any_size_are_held_up_to_a_bound_in_bytes(cut: str) -> None:
         most = max(most, pa.total_allocated_bytes() - before)
     assert most < 100 * 2**20
     assert tally.close() == {"": sums(np.concatenate(hashes))}
+
+
+@pytest.mark.parametrize(("task", "most"), [(0, 100_000), (9, 100_000), (99, 10_000), (999, 1000)])
+def test_the_later_a_task_the_fewer_keys_it_sends_to_the_driver(task: int, most: int) -> None:
+    """Spark refuses the results of an epoch's tasks above `spark.driver.maxResultSize`: 1 GB."""
+    tally = Tally(None, sm.SQLiteSink("/tmp/out.db", "out", keys=["n"]), task)
+    tally.add(rows(0, most))
+    assert len(tally.keys() or b"") == 16 * most
+    tally.add(rows(0, 256))
+    assert tally.keys() is None

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from seamark.api.checks import one_of, whole_number, yes_or_no
 from seamark.contracts.dead_letters import dead_letters_as_json
+from seamark.contracts.record_batches import PART_BYTES, in_parts
 from seamark.contracts.sink import OUTPUT_MODES
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
@@ -122,9 +124,9 @@ class HttpSink(WriteAheadSink):
             ) from error
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
-        """POST the rows, in as few requests as `rows_per_request` allows."""
+        """POST the rows, in requests of `rows_per_request` rows or `PART_BYTES`."""
         pool, url = self._pool()
-        for number, some in enumerate(_in_parts(batches, self.rows_per_request)):
+        for number, some in enumerate(_requests(batches, self.rows_per_request)):
             key = f"{token}.{number}" if number else str(token)
             self._post(pool, url, key, _arrow(some) if self.format == "arrow" else _lines(some))
 
@@ -191,20 +193,22 @@ def _is_url(text: object) -> bool:
     return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def _in_parts(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
-    """Yield lists of batches with `rows` rows each, the last with fewer. The same rows give the
-    same lists, however the batches are cut."""
+def _requests(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield lists of batches, each with at most `rows` rows, and `PART_BYTES` or one row. The same
+    batches give the same lists: those of an epoch are for ever as its spool files have them."""
     part: list[pa.RecordBatch] = []
-    room = rows
-    for batch in batches:
+    room, size = rows, 0
+    for batch in chain.from_iterable(map(in_parts, batches)):
         while batch.num_rows:
             taken = batch.slice(0, room)
+            if part and (not room or size + taken.nbytes > PART_BYTES):
+                yield part
+                part, room, size = [], rows, 0
+                continue
             part.append(taken)
             room -= taken.num_rows
+            size += taken.nbytes
             batch = batch.slice(taken.num_rows)
-            if not room:
-                yield part
-                part, room = [], rows
     if part:
         yield part
 

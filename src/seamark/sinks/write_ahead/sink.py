@@ -119,7 +119,8 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
             rows, and answers its repetition with 2xx and no effect.
         timeout: how long the server may take to accept the connection, and then to answer. All
             requests of an epoch together may take ten minutes.
-        rows_per_request: a larger epoch is sent in several requests.
+        rows_per_request: a larger epoch is sent in several requests; so is one of more than 16 MiB
+            of rows in Arrow.
 
         Each request has the header ``Idempotency-Key: <token>``; the second request of an epoch has
         ``<token>.1``, and so on. A key stands for the same rows for ever.

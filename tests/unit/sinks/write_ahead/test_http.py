@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -61,6 +62,29 @@ def test_a_large_epoch_goes_in_parts_that_are_the_same_each_time(server: HttpEnd
     assert server.rows()[len(before) :] == [1, 2, 3, 4, 5]
     keys = [headers["Idempotency-Key"] for _, headers in server.ask("/requests")[asked:]]
     assert keys == [f"{token}", f"{token}.1", f"{token}.2"] * 2
+
+
+@pytest.mark.parametrize("format_", ["json", "arrow"])
+def test_a_request_is_bounded_in_bytes(server: HttpEndpoint, format_: Any) -> None:
+    """Rows of 1 MB, and one of 20 MB: at most 16 MiB go together, or one row."""
+    sink = WriteAheadSink.http(f"{server.url}/rows?keep", format=format_)
+    token = EpochToken("c0ffee", f"large-{format_}", 0)
+    sizes = [*[10**6] * 20, 2 * 10**7, *[10**6] * 2]
+    texts = ["x" * size for size in sizes]
+    rows = pa.table({"number": range(23), "text": texts})
+    if format_ == "json":
+        lines = [json.dumps({"number": n, "text": text}) for n, text in enumerate(texts)]
+        rows = pa.table({"value": lines})
+    before, asked = server.rows(), len(server.ask("/requests"))
+    for _ in range(2):  # the second time with the same keys
+        sink.send(iter(rows.to_batches(max_chunksize=9)), token)
+    assert server.rows()[len(before) :] == list(range(23))
+    posts = [headers for _, headers in server.ask("/requests")[asked:]]
+    keys = [headers["Idempotency-Key"] for headers in posts]
+    assert keys == [str(token), *(f"{token}.{n}" for n in range(1, len(keys) // 2))] * 2
+    bodies = sorted(int(headers["Content-Length"]) for headers in posts)
+    assert 2e7 < bodies[-1] == bodies[-2] < 2.01e7
+    assert 8e6 < bodies[-3] <= 2**24
 
 
 @pytest.mark.parametrize("step", [503, 500, 408, [429, {"Retry-After": "0"}], "lost"])
