@@ -5,8 +5,6 @@ and sinks, the base classes for a sink of your own (docs/write-a-sink.md), and a
 (`seamark/model/errors.py`). They are loaded at first use: ``import seamark`` needs no driver.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from typing import TYPE_CHECKING, Any

@@ -3,8 +3,6 @@
 The declaration itself is `api/declarations.py`; one run of the job is `job_run.py`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

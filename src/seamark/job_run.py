@@ -1,7 +1,5 @@
 """One `Job.run` in this program: the query, its restarts, and its REST interface."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

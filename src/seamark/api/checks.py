@@ -3,8 +3,6 @@
 Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ docs/checkpoints.md compares each with Flink's. `api/settings.py` lays `seamark.
 command line over the program's settings.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any

@@ -3,8 +3,6 @@
 `seamark.job.Job` fills it; `guarantees` analyses it; `runtime/query.py` runs it.
 """
 
-from __future__ import annotations
-
 import re
 import uuid
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`EphemeralStorage`: checkpoints for one program only, for tests and trials."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import shutil

@@ -4,8 +4,6 @@
 (``rest.<setting>``). docs/operations/rest.md lists the calls allowed to each caller.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ The command line wins over the file, and the file over the program. `resolve` la
 parameters in `RestartStrategy`. The command line reaches the program by the environment.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

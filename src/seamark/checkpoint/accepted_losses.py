@@ -4,8 +4,6 @@ One file for each sink and epoch, by exclusive create, kept for ever (docs/FORMA
 losses*). `protocol/accept_loss.py` has the steps that lead to it.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ passes. `sink_commits.py` keeps a thread for its committers and makes no further
 hangs; `files_deadline.py` and `runtime/` take one from the pool for each call.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 import time

@@ -4,8 +4,6 @@
 beside the transactions, so that one decision covers both. Format: docs/FORMAT.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -63,7 +61,7 @@ class ChannelState:
     event_times: tuple[int | None, ...] = ()
 
     @staticmethod
-    def of(stages: Sequence[Stage]) -> ChannelState:
+    def of(stages: Sequence[Stage]) -> "ChannelState":
         """Return the state without empty lanes and stages."""
         filled = (replace(stage, lanes=tuple(filter(None, stage.lanes))) for stage in stages)
         return ChannelState(tuple(stage for stage in filled if stage.lanes))
@@ -95,7 +93,7 @@ class ChannelState:
     @staticmethod
     def from_json(
         stages: Sequence[Mapping[str, Any]], event_times: Sequence[int | None] = ()
-    ) -> ChannelState:
+    ) -> "ChannelState":
         """Read `to_json`'s form; raises KeyError, TypeError or ValueError for any other."""
         found = (
             Stage(tuple(stage["uids"]), tuple(stage["columns"]), lanes_of(stage["lanes"]))

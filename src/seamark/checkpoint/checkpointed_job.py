@@ -1,7 +1,5 @@
 """One job as its driver checkpoints it, and the coordinator's interface to its run of the query."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

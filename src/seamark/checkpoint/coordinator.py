@@ -12,8 +12,6 @@ Invariants:
 - only the decisive part of an epoch can fail the run: what follows its commit is `Upkeep`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -4,8 +4,6 @@
 restore from it goes on with the former watermark, contained in the raised one.
 """
 
-from __future__ import annotations
-
 import json
 
 DRAINED_MS = 250_000_000_000_000

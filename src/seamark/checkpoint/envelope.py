@@ -3,8 +3,6 @@
 docs/FORMAT.md specifies it; the records themselves are in `store.py`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -7,8 +7,6 @@ and a failure ends all waits (`fail`). Every wait here is for `changed`.
 Invariant: an epoch is added only when fewer than `max_concurrent` stored epochs are uncommitted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

@@ -7,8 +7,6 @@ Nothing else reads these files, so none of them, lost or damaged, can stop a job
 their contents; `runtime/registry.py` reads them for jobs of other processes.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -5,8 +5,6 @@ connection and stays silent. A call given up may still take effect later: the pr
 (tests/model, "late" replies).
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from functools import partial

@@ -5,8 +5,6 @@ Prometheus metrics read the sums, without a look at the storage. They outlive th
 restarted job, and begin anew with the program.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict, deque

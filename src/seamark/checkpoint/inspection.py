@@ -6,8 +6,6 @@ checkpoints: `savepoints/restore/checkpoint.py` and `savepoints/take/checkpoint.
 docs/operations/damaged-checkpoint.md says how each fault is found, and lists the faults not found.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Callable, Collection

@@ -5,8 +5,6 @@ both believe they made a record; a hard link fails for the second
 (docs/adr/0004-exclusive-create.md).
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import errno

@@ -7,8 +7,6 @@ writes it after the epoch's committed record, so it costs the next epoch nothing
 leaves an epoch without one, and the next start writes it.
 """
 
-from __future__ import annotations
-
 import logging
 import zlib
 from dataclasses import dataclass

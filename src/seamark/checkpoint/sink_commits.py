@@ -5,8 +5,6 @@ The deadline is Seamark's: a committer answers RETRY and is asked again here, wi
 Nothing here decides anything; `protocol/procedures.py` does.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -4,8 +4,6 @@ Tasks fill a `Tally` (`runtime/pre_commit.py`), the store keeps the `SinkEpoch`,
 it with what a reader of the sink finds (`verify/audit`).
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,7 +56,7 @@ class TaskLedger:
         return body
 
     @staticmethod
-    def from_json(body: Mapping[str, Any]) -> TaskLedger:
+    def from_json(body: Mapping[str, Any]) -> "TaskLedger":
         """Read the stored form; raises KeyError, TypeError or ValueError."""
         targets = {target: RowSums.of(*part) for target, part in body["targets"].items()}
         keys = base64.b64decode(body["keys"]) if "keys" in body else None
@@ -90,7 +88,7 @@ class SinkEpoch:
         }
 
     @staticmethod
-    def from_json(body: Mapping[str, Any]) -> SinkEpoch:
+    def from_json(body: Mapping[str, Any]) -> "SinkEpoch":
         """Read the stored form, of older versions too; raises KeyError, TypeError or ValueError."""
         return SinkEpoch(
             body["rows"],

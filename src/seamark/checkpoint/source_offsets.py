@@ -4,8 +4,6 @@ For lag tools alone (`contracts/source.py: CommitsOffsets`). `runtime/query.py` 
 that every sink has committed; no outcome holds up or fails the job.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -15,8 +15,6 @@ In Spark's checkpoint format 2 the names are ``V_<unique id>.*``, with the uniqu
 ``commits/N``. `inspection.py` calls this; `manifest.py` records the small files' contents.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -67,7 +65,7 @@ class StateTree:
     sizes: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def read(files: CheckpointFiles) -> StateTree:
+    def read(files: CheckpointFiles) -> "StateTree":
         """List ``state/``."""
         tree = StateTree()
         tree.sizes = files.sizes("state/*/*/*", "state/*/*/*/*", "state/*/*/*/*/*")

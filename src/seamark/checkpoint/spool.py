@@ -5,8 +5,6 @@ The tasks use `keeping` and `dump` (`runtime/pre_commit.py`). The driver uses `l
 `LostTransaction` (`sink_commits.py`), and runs `protocol/write_again.py` over it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import time
@@ -20,12 +18,7 @@ from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.record_batches import in_parts
-from seamark.contracts.sink import (
-    CommittingWriter,
-    SinkContext,
-    TwoPhaseCommitSink,
-    WriterContext,
-)
+from seamark.contracts.sink import CommittingWriter, SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.contracts.spool import SpoolFile, SpoolWriter
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.file_systems.location import decoded
@@ -97,12 +90,12 @@ class SpoolingWriter:
         self._context = context
         self._spool = SpoolWriter(context)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: "pa.RecordBatch") -> None:
         """See `CommittingWriter`."""
         self._writer.write(batch)
         self._spool.write(batch)
 
-    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+    def write_accepted(self, batch: "pa.RecordBatch") -> Sequence[RefusedRow]:
         """See `SelectiveWriter`. Refused rows are not spooled either."""
         writer: Any = self._writer
         refused: Sequence[RefusedRow] = writer.write_accepted(batch)

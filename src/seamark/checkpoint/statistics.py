@@ -4,8 +4,6 @@ savepoint, as `savepoints/take/running.py` reports it.
 Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. Figures: docs/FORMAT.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -9,8 +9,6 @@ Invariants: nothing here can hold up, fail or stop the job; measuring takes at m
 time, however slow the storage is: epochs ended meanwhile are measured together.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import threading
@@ -28,12 +26,7 @@ from seamark.checkpoint.statistics import (
     describe,
     describe_savepoint,
 )
-from seamark.checkpoint.statistics_store import (
-    Key,
-    StatisticsRecord,
-    StatisticsStore,
-    last_written,
-)
+from seamark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore, last_written
 from seamark.checkpoint.store import JobIdentity
 from seamark.checkpoint.task_reports import EpochProgress
 from seamark.checkpoint.upkeep import Upkeep

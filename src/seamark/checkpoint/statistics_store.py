@@ -8,8 +8,6 @@ store than for the epoch's other records. Nothing else reads these files, so non
 damaged, can stop a job. docs/FORMAT.md has their contents.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ first and write afterwards. `CheckpointStore.preflight` calls `check_storage` at
 program.
 """
 
-from __future__ import annotations
-
 import threading
 import uuid
 from contextlib import suppress

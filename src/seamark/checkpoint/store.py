@@ -14,8 +14,6 @@ delete entries left by a fenced driver, and `put_back_plan` and `put_back_decisi
 deletion that came too late.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -78,7 +76,7 @@ class JobIdentity:
     spark_directory: str = SPARK_DIRECTORY
 
     @staticmethod
-    def of(body: Mapping[str, Any]) -> JobIdentity:
+    def of(body: Mapping[str, Any]) -> "JobIdentity":
         """Read the stored form, which may lack what serves only people; raises TypeError."""
         known = {each.name: body[each.name] for each in fields(JobIdentity) if each.name in body}
         return JobIdentity(**{"created_at": 0.0, **known})

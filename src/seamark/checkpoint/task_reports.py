@@ -3,20 +3,13 @@
 `runtime/pre_commit.py` makes the reports; `checkpoint/statistics.py` shows them.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamark.checkpoint.channel_state import Lane
 from seamark.checkpoint.row_hash import RowSums
-from seamark.checkpoint.sink_epoch import (
-    MOST_KEYED_ROWS,
-    PreparedSinks,
-    SinkEpoch,
-    TaskLedger,
-)
+from seamark.checkpoint.sink_epoch import MOST_KEYED_ROWS, PreparedSinks, SinkEpoch, TaskLedger
 from seamark.protocol.states import AttemptEvent, AttemptState, advance
 
 

@@ -10,8 +10,6 @@ Invariants:
 No preflight runs here: it would take the sinks' prefixes from a driver.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -138,7 +136,7 @@ class JobTransactions:
         """The newest generation known to be fenced; None: nothing is known."""
         self._commits = SinkCommits(job, open_files, SinkCounts(CommitCounts), DEADLINE_S)
 
-    def __enter__(self) -> JobTransactions:
+    def __enter__(self) -> "JobTransactions":
         try:
             identity = self._store.open_existing(self._job.name)
         except FileNotFoundError:

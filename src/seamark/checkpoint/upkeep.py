@@ -6,8 +6,6 @@ Invariants: nothing here fails, stops or holds up the job; a failure is a warnin
 the same work succeeds again or fails in another way.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading

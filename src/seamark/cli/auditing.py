@@ -1,7 +1,5 @@
 """`seamark audit`: what is wrong at a job's targets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import typer

@@ -1,7 +1,5 @@
 """`seamark checkpoint`, `stop` and `cancel`. `savepoints.py` has the verbs of savepoints."""
 
-from __future__ import annotations
-
 import sys
 from shlex import quote
 

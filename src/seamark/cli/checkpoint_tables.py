@@ -1,7 +1,5 @@
 """The tables of `seamark checkpoints`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.table import Table

@@ -1,14 +1,12 @@
 """`seamark dev` and `seamark topic`: real servers on this machine, and topics for trials."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator
 from enum import Enum
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,10 +15,6 @@ from seamark.cli.options import Json, Storage, echo_json, flag, text
 from seamark.cli.terminal import say, suggest, waiting
 from seamark.cli.visible import echo
 from seamark.model.errors import UserError
-
-if TYPE_CHECKING:
-    from seamark.dev.kafka import LocalKafka
-    from seamark.dev.postgres import PostgresServer
 
 dev = typer.Typer(help="Real servers on this machine, for development.", no_args_is_help=True)
 topic = typer.Typer(help="Topics for trials: make, fill and follow them.", no_args_is_help=True)

@@ -1,7 +1,5 @@
 """How a command ends: the exit codes, and the one place to turn an error into a paragraph."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Prints all jobs for `seamark list`, and one for `seamark info`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from shlex import quote

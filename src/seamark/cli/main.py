@@ -4,8 +4,6 @@ Slow imports stand inside the commands, so `--help` and shell completion are qui
 `exits.py`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Arguments and options shared by several verbs, with their shell completion."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable
@@ -136,7 +134,7 @@ class Running:
     )
     verbose: Verbose = 0
 
-    def find(self, verb: str, job: str) -> DriverClient:
+    def find(self, verb: str, job: str) -> "DriverClient":
         """Return the driver of a job to be changed by `verb`; raises as `find_running`."""
         from seamark.cli.terminal import reading
         from seamark.operations.driver_client import find_running

@@ -1,7 +1,5 @@
 """`seamark list`, `info`, `explain` and `checkpoints`: the read-only verbs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

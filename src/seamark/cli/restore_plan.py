@@ -1,7 +1,5 @@
 """`seamark run -s PATH --plan`: the restore plan as tables, or as JSON."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timezone
 from typing import Any

@@ -1,7 +1,5 @@
 """`seamark run`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +103,7 @@ def run(
 
 
 def _start(
-    program: Program, log: Path | None, *, plan: bool, detached: bool, as_json: bool
+    program: "Program", log: Path | None, *, plan: bool, detached: bool, as_json: bool
 ) -> None:
     from seamark.operations.run import run as run_app
 
@@ -125,7 +123,7 @@ def _start(
         run_app(program)
 
 
-def _run_detached(program: Program, log: Path | None, *, as_json: bool) -> None:
+def _run_detached(program: "Program", log: Path | None, *, as_json: bool) -> None:
     from seamark.operations.run_detached import ProgramEndedError, run_detached
     from seamark.operations.storage import storage_option
 

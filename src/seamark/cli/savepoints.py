@@ -4,8 +4,6 @@
 is the name of a job.
 """
 
-from __future__ import annotations
-
 from shlex import quote
 from typing import Annotated, Any
 

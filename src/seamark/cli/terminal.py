@@ -3,8 +3,6 @@
 A pipe gets plain lines: no colours, no spinner, and tables in their full width.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext

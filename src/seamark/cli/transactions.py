@@ -1,7 +1,5 @@
 """`seamark txn`: the open transactions of a job at its sinks' systems, and losses accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -52,7 +50,7 @@ class ProgramAsked:
     verbose: options.Verbose = 0
 
     @property
-    def program(self) -> Program:
+    def program(self) -> "Program":
         """The program."""
         from seamark.operations.run import Program
 

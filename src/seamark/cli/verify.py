@@ -1,7 +1,5 @@
 """`seamark verify`."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

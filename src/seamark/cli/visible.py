@@ -1,7 +1,5 @@
 """Makes texts from a storage or a driver safe to show on a terminal."""
 
-from __future__ import annotations
-
 import logging
 import re
 

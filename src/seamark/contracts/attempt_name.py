@@ -5,8 +5,6 @@ key or a file's name. The owner stands in front: job and sink, as far as the sys
 (`plain`, `digest`). No other attempt gets the same name, and this attempt gets it only once.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import uuid

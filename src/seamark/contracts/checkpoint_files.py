@@ -1,7 +1,5 @@
 """The file operations below the checkpoint store, on any Hadoop file system."""
 
-from __future__ import annotations
-
 import builtins
 from typing import Protocol
 

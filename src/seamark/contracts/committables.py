@@ -4,8 +4,6 @@ The format is ``<version> <CRC-32 in hex> <JSON>``, specified in docs/FORMAT.md.
 `load` may call these two functions, or keep a format of their own.
 """
 
-from __future__ import annotations
-
 import binascii
 import dataclasses
 import functools

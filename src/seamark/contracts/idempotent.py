@@ -8,8 +8,6 @@ and late writes are kept out (`create_writer`).
 `seamark.verify.conformance.IdempotentConformance` tests a sink; `sinks/redis` is an example.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NoReturn

@@ -4,8 +4,6 @@
 Spark's own (`StatefulProcessor`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol

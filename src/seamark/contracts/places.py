@@ -4,8 +4,6 @@ A place is a URI without user and password, e.g. ``kafka://b1:9092,b2:9092/order
 compared: two names of one server make two places.
 """
 
-from __future__ import annotations
-
 TRANSACTIONS = "kafka-transactions:"
 """The scheme of a Kafka prefix of transactional ids."""
 

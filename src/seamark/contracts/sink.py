@@ -10,8 +10,6 @@ without all methods; a class with all attributes and methods need not be a subcl
 docs/write-a-sink.md writes a whole sink.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -124,7 +122,7 @@ class CommittingWriter(Protocol[C_co]):
     """One attempt of one executor task. It owns its sockets and files; never pickled or shared."""
 
     @abstractmethod
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: "pa.RecordBatch") -> None:
         """Take one Arrow batch with the columns of `select_expressions`.
 
         May block for back-pressure, with a deadline. Raises WriteRefusedError for a refused row.

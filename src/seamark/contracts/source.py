@@ -1,7 +1,5 @@
 """The source contract: describes a stream for Spark to read. Optional parts below."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable

@@ -4,8 +4,6 @@ It is Spark's ``CAST(… AS STRING)``, with six digits of a second, timestamps i
 So a text of the years 0 to 9999 sorts like time; other years have a sign, as in Spark.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

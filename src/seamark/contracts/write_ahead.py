@@ -5,8 +5,6 @@ It serves a system that can neither hold rows back nor tell a transaction's outc
 docs/sinks/write-ahead.md is for users.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,7 +37,7 @@ class Sender(Protocol):
     """The one ability of a write-ahead sink."""
 
     @abstractmethod
-    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+    def send(self, batches: "Iterator[pa.RecordBatch]", token: EpochToken) -> None:
         """Send all rows of one decided epoch; on return the target has them durably.
 
         Called in the driver, on a thread of its own, one epoch at a time and in order. `batches`

@@ -1,7 +1,5 @@
 """Flink's pages of a checkpoint history, with the dashboard's additions. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any

@@ -8,8 +8,6 @@ Invariant: a driver is asked at most once a second for each of its pages, whatev
 browsers, and only while someone looks.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -8,8 +8,6 @@ A browser sends a proxy's cookie by itself, also for a foreign page. So a change
 needs `ASKED_WITH` too: a foreign page may set it only with a permission (CORS) that is never given.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence

@@ -9,8 +9,6 @@ files of the front end.
   ``/login`` are for everybody: the page to log in is among them.
 """
 
-from __future__ import annotations
-
 import mimetypes
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ On the loopback address it is for everybody on this machine, elsewhere for those
 (`login.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -4,8 +4,6 @@ Running jobs are read from the storage too, so looking at a job costs its driver
 The files read here never change, and each is read once.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A job is killed with -9 on its way, and its output counted at the end."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -4,8 +4,6 @@ The expectation owes nothing to the job: the generator's pure function gives the
 them, and a rule of its own says which windows are closed. Times are whole seconds since 1970.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -3,8 +3,6 @@
 Its output goes to a log file, and every error shows the log's end.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -12,8 +12,6 @@ only. Invariants:
 `seamark dev kafka` and the tests' fixtures build on this.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -175,7 +173,7 @@ class LocalKafka(LocalServers):
     def _numbers(self) -> range:
         return range(1, self.brokers + 1)
 
-    def _node(self, broker: int) -> _Node:
+    def _node(self, broker: int) -> "_Node":
         if broker not in self._nodes:
             raise ConfigurationError(
                 f"LocalKafka: no broker {broker!r}; started are {sorted(self._nodes) or 'none'}"

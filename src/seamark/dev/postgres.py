@@ -5,8 +5,6 @@ and of every backend, and `restart` recovers from the write-ahead log, as after 
 the machine (except for losses of the disk itself).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -3,8 +3,6 @@
 `seamark topic` and ``seamark dev kafka --topic`` call these.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import time

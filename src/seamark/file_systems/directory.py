@@ -4,8 +4,6 @@ Every call may raise FileNotFoundError or PermissionError in their usual meaning
 all other faults, a store that is away included, after the client's own few tries.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, BinaryIO, Protocol
@@ -39,7 +37,7 @@ class NewFile(ABC):
     def discard(self) -> None:
         """Give up, also after `close`: no file stays, if that can be done. Never raises."""
 
-    def __enter__(self) -> NewFile:
+    def __enter__(self) -> "NewFile":
         return self
 
     def __exit__(self, *error: Any) -> None:

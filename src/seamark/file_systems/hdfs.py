@@ -5,8 +5,6 @@ process's, or ``HADOOP_USER_NAME``; with Kerberos, the process's ticket or deleg
 client waits for ever on a silent NameNode, so each call to it here has a deadline of our own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io
@@ -54,7 +52,7 @@ class HdfsDirectory:
     def _client(self) -> Any:
         return _client(self._url, self._config)
 
-    def create(self, path: str) -> _HdfsFile:
+    def create(self, path: str) -> "_HdfsFile":
         """Begin a new file."""
         with _os_errors(f"{self.uri}/{path}"):
             raw = _call(

@@ -1,7 +1,5 @@
 """Local disks, and file systems mounted like local disks: durable by fsync."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable
@@ -70,7 +68,7 @@ class LocalDirectory:
         self._root = Path(path)
         self.uri = str(self._root)
 
-    def create(self, path: str) -> _LocalFile:
+    def create(self, path: str) -> "_LocalFile":
         """Begin a new file."""
         target = self._root / path
         while True:

@@ -4,8 +4,6 @@ A place is written as Spark and Hadoop read it: nothing in a path is percent-enc
 ``#`` nor ``?`` ends it. A text is refused if they would take it for another place than Seamark.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass
@@ -39,7 +37,7 @@ class Location:
     path: str
 
     @classmethod
-    def parse(cls, value: str | os.PathLike[str], setting: str) -> Location:
+    def parse(cls, value: str | os.PathLike[str], setting: str) -> "Location":
         """Parse a user's local path or URI. `setting` begins each error.
 
         Touches nothing but the symbolic links before a ``..``. Raises ConfigurationError.
@@ -85,7 +83,7 @@ class Location:
         return cls(scheme, authority, f"/{path}" if path else "")
 
     @classmethod
-    def given(cls, value: object, setting: str, wanted: str) -> Location:
+    def given(cls, value: object, setting: str, wanted: str) -> "Location":
         """Do as `parse`, with any value of a user's; `wanted` names what to give instead."""
         if not isinstance(value, str | os.PathLike) or not str(value):
             raise ConfigurationError(f"{setting} is {value!r}; give {wanted}")

@@ -5,8 +5,6 @@ An object exists whole or not at all; it appears with one answer of the store. B
 readers and listings until any process completes the upload (`sinks/files/pending.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
@@ -45,7 +43,7 @@ class S3Directory:
         self._options = S3Options.of(self._bucket, settings)
         _boto3()
 
-    def create(self, path: str) -> _S3File:
+    def create(self, path: str) -> "_S3File":
         """Begin a new object."""
         return _S3File(self, path)
 
@@ -85,7 +83,7 @@ class S3Directory:
 
     # --- multipart uploads
 
-    def begin_upload(self, path: str) -> S3Upload:
+    def begin_upload(self, path: str) -> "S3Upload":
         """Begin an upload; `path` is the name of the completed object.
 
         Tried once. After a ConnectionError (no answer, or busy) the upload may have begun.

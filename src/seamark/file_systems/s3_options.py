@@ -1,7 +1,5 @@
 """The options of an S3 client, from S3A's settings and their per-bucket forms."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from seamark.file_systems.settings import HadoopSettings
@@ -31,7 +29,7 @@ class S3Options:
     timeout_s: float = 20.0
 
     @classmethod
-    def of(cls, bucket: str, settings: HadoopSettings) -> S3Options:
+    def of(cls, bucket: str, settings: HadoopSettings) -> "S3Options":
         """Read S3A's settings for this bucket.
 
         Raises ConfigurationError for an encryption supported by S3A alone.

@@ -1,7 +1,5 @@
 """Access to HDFS and S3: Spark's Hadoop settings, as a value that shows no secret."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from seamark.model.errors import ConfigurationError
@@ -20,7 +18,7 @@ class HadoopSettings(Mapping[str, str]):
         self._values = dict(values or {})
 
     @classmethod
-    def given(cls, values: object, setting: str) -> HadoopSettings:
+    def given(cls, values: object, setting: str) -> "HadoopSettings":
         """Return the user's value of `setting`; raises ConfigurationError, without the values."""
         if isinstance(values, HadoopSettings):
             return values
@@ -33,7 +31,7 @@ class HadoopSettings(Mapping[str, str]):
             )
         return cls({key.removeprefix("spark.hadoop."): text for key, text in values.items()})
 
-    def under(self, other: Mapping[str, str]) -> HadoopSettings:
+    def under(self, other: Mapping[str, str]) -> "HadoopSettings":
         """Return these settings with those of `other` over them."""
         return HadoopSettings({**self._values, **other}) if other else self
 

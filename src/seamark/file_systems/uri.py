@@ -1,7 +1,5 @@
 """From a URI to a directory: the known file systems, and the URIs allowed to a user."""
 
-from __future__ import annotations
-
 from seamark.file_systems.directory import Directory
 from seamark.file_systems.local import LocalDirectory, local_path
 from seamark.file_systems.location import Location, decoded, local_of

@@ -1,8 +1,6 @@
 """The facts about a declared job: what the rules (`rules.py`) and the end-to-end level
 (`end_to_end.py`) are derived from. `runtime/job_facts.py` collects them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@
 that asks them: the `preflight.py` of each sink, `sources/kafka_admin.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import combinations
 

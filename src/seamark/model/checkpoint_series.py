@@ -1,7 +1,5 @@
 """The figures of a checkpoint history over time, by column, ready to plot. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

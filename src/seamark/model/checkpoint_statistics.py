@@ -6,8 +6,6 @@
 Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 is "not known".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -185,7 +183,7 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
         return vars(self) | {"status": self.status.value, "tasks": tasks}
 
     @staticmethod
-    def from_record(record: Mapping[str, Any]) -> CheckpointStatistics:
+    def from_record(record: Mapping[str, Any]) -> "CheckpointStatistics":
         """Read the result of `to_record`; raises KeyError, TypeError or ValueError."""
         return CheckpointStatistics(
             **{

@@ -3,8 +3,6 @@
 The single checkpoint is `model/checkpoint_statistics.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any

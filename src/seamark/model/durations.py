@@ -1,7 +1,5 @@
 """Durations in users' notation: `"5s"`, `"10min"`, seconds as a number, or `timedelta`."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 

@@ -4,8 +4,6 @@ A message names the object, the value found and the remedy. `UserError` and its 
 caller's mistakes: the command line shows them as one paragraph, without a traceback.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from seamark.model.findings import Finding
@@ -81,7 +79,7 @@ class DamagedCheckpointError(CheckpointError):
         self.restore_path = restore_path
 
     @classmethod
-    def found(cls, what: str, problems: Sequence[str]) -> DamagedCheckpointError:
+    def found(cls, what: str, problems: Sequence[str]) -> "DamagedCheckpointError":
         """Return the error with a line for each problem: ``<what>. Found: …``."""
         listed = "".join(f"\n  {line}" for line in problems)
         return cls(f"{what}. Found:{listed}", tuple(problems))

@@ -5,8 +5,6 @@ The names are those of `protocol/points.py`, and those reached by sink writers a
 (docs/reference/failpoints.md lists all). Off by default, at the cost of one comparison with None.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

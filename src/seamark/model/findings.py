@@ -5,8 +5,6 @@ Each code has a section in docs/findings.md: the finding, the reason, an example
 `sources/kafka_admin.py` faults of real systems. A `UserError` may carry a finding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -110,7 +108,7 @@ class Finding:
         }
 
     @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> Finding:
+    def from_json(fields: Mapping[str, Any]) -> "Finding":
         """Read `to_json`; raises KeyError or ValueError for an unknown code or form."""
         texts = {name: str(fields[name]) for name in ("subject", "found", "remedy")}
         return Finding(FindingCode[fields["code"]], **texts, severity=Severity(fields["severity"]))

@@ -3,8 +3,6 @@
 `guarantees/end_to_end.py` combines them.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 

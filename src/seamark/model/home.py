@@ -1,7 +1,5 @@
 """The directory of a user's own files: tokens, logs, checkpoints of jobs that name no storage."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Errors that nobody needs: said in the log, and no more."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 `runtime/job_plan.py` finds it in Spark's plan; REST shows it as Flink's ``vertices`` and ``plan``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -42,7 +40,7 @@ class JobGraph:
     vertices: tuple[Vertex, ...] = ()
     sharing: tuple[str, ...] = ()
 
-    def with_guarantees(self, levels: Mapping[str, Guarantee]) -> JobGraph:
+    def with_guarantees(self, levels: Mapping[str, Guarantee]) -> "JobGraph":
         """Return the graph with each part's level by uid.
 
         An operator without a uid has its state committed with the epoch too.

@@ -1,7 +1,5 @@
 """A job's state: Flink's ``JobStatus``, and one more state that only an outsider sees."""
 
-from __future__ import annotations
-
 from enum import Enum
 
 

@@ -5,8 +5,6 @@ Java's names may begin with ``kafka.``, as in Spark's options. What the other cl
 refused, with what both understand instead. No error shows a secret.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -2,8 +2,6 @@
 use, so that a job installs only the extras that it has sinks and sources for.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from contextlib import suppress

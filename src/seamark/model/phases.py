@@ -1,7 +1,5 @@
 """The phases of an epoch, one after another: where a checkpoint's time went."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from seamark.model.checkpoint_statistics import CheckpointStatistics

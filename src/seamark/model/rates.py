@@ -4,8 +4,6 @@ Pure. `model/checkpoint_series.py` has the figures of each checkpoint; the job's
 Prometheus metrics show the rates and sums (docs/operations/metrics.md defines each).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

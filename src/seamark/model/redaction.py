@@ -4,8 +4,6 @@
 secrets. Better too much than too little: `redact` may also hide an innocent ``token=``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass

@@ -1,7 +1,5 @@
 """The shape of a DataFrame without Spark, as shown to a sink when the job is built."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

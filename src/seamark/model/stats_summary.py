@@ -1,7 +1,5 @@
 """Least, greatest, average and percentiles of one figure, as in Flink's checkpoint summary."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -44,7 +42,7 @@ class StatsSummary:
     p999: float = math.nan
 
     @staticmethod
-    def of(values: Iterable[int]) -> StatsSummary:
+    def of(values: Iterable[int]) -> "StatsSummary":
         """Sum up the known values."""
         known = sorted(value for value in values if value != UNKNOWN)
         if not known:

@@ -3,8 +3,6 @@
 It stands below the program's own lines that led there, without Seamark's.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 from pathlib import Path

@@ -4,8 +4,6 @@ The program is executed up to its `job.run()`, which answers instead of running 
 (`verify/audit/one_job.py`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Each function returns when the job has done its work. It calls `tick` now and th
 with a savepoint's bytes written so far and expected, else with 0 and None.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

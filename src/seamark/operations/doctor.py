@@ -1,7 +1,5 @@
 """What a job needs on this machine, each tried out: `seamark doctor`."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

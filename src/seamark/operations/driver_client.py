@@ -6,8 +6,6 @@ missing page), OperationFailedError (the job could not do it, or the answer is n
 this Seamark understands).
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import time
@@ -46,7 +44,7 @@ T = TypeVar("T")
 Tick = Callable[[int, int | None], None]
 
 
-def find_running(job: str, uri: str, token_file: Path | None) -> DriverClient:
+def find_running(job: str, uri: str, token_file: Path | None) -> "DriverClient":
     """Return the driver of a job of the storage at `uri`, found by name, id or the first digits of
     its id. Raises UserError if there is no such job, and DriverUnreachableError if no driver
     answers for it: the error says how the job ended, or where its driver should be."""

@@ -1,7 +1,5 @@
 """`seamark init`: a project that runs at once, from the templates in `project/`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 `savepoints/edit/offsets.py` has the rules; this module asks the brokers.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing

@@ -5,8 +5,6 @@ The storage outlives a driver: it has executions with their guarantees, identity
 checkpoint statistics. A driver adds the epoch under way, if it answers.
 """
 
-from __future__ import annotations
-
 import logging
 import runpy
 import sys
@@ -32,12 +30,7 @@ from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.storage import readable
 from seamark.runtime.checkpoint_history import exists, open_storage, open_store, read_history
-from seamark.runtime.registry import (
-    RegisteredJob,
-    directory_of,
-    find_job,
-    list_jobs,
-)
+from seamark.runtime.registry import RegisteredJob, directory_of, find_job, list_jobs
 
 if TYPE_CHECKING:
     from seamark.job import Job
@@ -58,7 +51,7 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     return {job.declaration.name: job.report(preflight=preflight) for job in declared_jobs(app)}
 
 
-def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> list[Job]:
+def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> "list[Job]":
     """Return the jobs declared by the program at `app`, as `explain` does."""
     from seamark.job import Job
     from seamark.streaming.job import StreamJob

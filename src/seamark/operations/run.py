@@ -6,8 +6,6 @@ of spark-submit it becomes spark-submit's. The environment carries the command l
 variables travel as settings of YARN or Kubernetes. ``-d`` and ``--plan`` are in `run_detached.py`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging

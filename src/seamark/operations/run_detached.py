@@ -5,8 +5,6 @@ The driver gets a session of its own, no input, and a log file. It writes its jo
 file (`checkpoint/executions.py`); the job counts as running when it says RUNNING itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`seamark savepoint inspect`, `diff` and `-d`: a savepoint's directory, without its job."""
 
-from __future__ import annotations
-
 from seamark.model.errors import UserError
 from seamark.operations.storage import storage_of
 from seamark.savepoints import claims

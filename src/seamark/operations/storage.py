@@ -3,8 +3,6 @@
 Imports neither Spark nor a driver's client: a shell waits for `job_names`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path

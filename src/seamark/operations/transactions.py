@@ -4,8 +4,6 @@ The program is executed up to its `job.run()`, which answers instead of running 
 (`runtime/job_transactions.py`).
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import socket

@@ -1,7 +1,5 @@
 """`seamark verify`: a job under faults, on real systems, with every row counted."""
 
-from __future__ import annotations
-
 import random
 import shlex
 import shutil

@@ -13,8 +13,6 @@ Invariants (checked by tests/model):
 Needs no lease: each step is safe beside a driver waking or starting at any moment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum

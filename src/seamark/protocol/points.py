@@ -3,8 +3,6 @@
 `SEAMARK_FAILPOINT` takes these names; the model checker crashes and pauses drivers at each.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 

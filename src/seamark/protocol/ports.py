@@ -4,8 +4,6 @@ The coordinator implements them on real files and committers, the model checker 
 is one atomic step; a driver may die, or sleep for a year, between any two calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -104,7 +102,7 @@ class Records(Protocol):
     def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
         """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
 
-    def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
+    def accept_loss(self, loss: "Acceptance", generation: int, lost: LostTransactionError) -> None:
         """Record exclusively that the loss of these transactions is accepted. Idempotent."""
 
 

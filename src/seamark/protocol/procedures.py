@@ -13,8 +13,6 @@ Invariants (checked by tests/model):
   reads the newest generation after the previous epoch's decision and before it stores its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Mapping
 from typing import Any
 

@@ -11,8 +11,6 @@
 exclusive create per attempt, made before the first sink commit or the first abort.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 from seamark.model.errors import SeamarkError

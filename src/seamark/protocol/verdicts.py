@@ -4,8 +4,6 @@ A driver needs no verdict: its recovery settles everything (`procedures.recover`
 foretell the recovery.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 from seamark.protocol.ports import EpochRecord

@@ -15,8 +15,6 @@ Invariants (checked by tests/model):
 A rewrite without a record is lingering, and is aborted like any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from enum import Enum
 from typing import Protocol

@@ -5,8 +5,6 @@ Each action needs the job's bearer token. Its outcome is polled by its trigger i
 the state.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any, Literal
 

@@ -1,8 +1,6 @@
 """The state of the REST actions on a job: the token, the operations under way (`operations.py`),
 and the clients waiting for the end. `action_routes.py` has the paths."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 These pages are Seamark's own. Clients ask for them often, so they are made from memory alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import Enum

@@ -4,8 +4,6 @@ place for a slow client. Holders of the token have places of their own.
 An answer is made in memory before it is sent, so a client not reading it holds no place.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import traceback

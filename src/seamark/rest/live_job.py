@@ -4,8 +4,6 @@ Settings and guarantees do not change during an execution. They are also stored 
 (`kept_pages`, ``executions/<n>/started.json``), for readers while no driver answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ name. Nothing is read from the storage: the coordinator and `FlowFigures` have t
 memory.
 """
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections import Counter

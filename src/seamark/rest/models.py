@@ -4,8 +4,6 @@ Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 
 "not yet". Fields without a counterpart in Flink are marked as Seamark's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, get_type_hints
 
@@ -483,7 +481,7 @@ class TransactionsRequest(TriggerRequest):
     force: bool = False
 
     @model_validator(mode="after")
-    def _check(self) -> TransactionsRequest:
+    def _check(self) -> "TransactionsRequest":
         if self.verb != "list" and bool(self.transactions) == self.allLingering:
             raise ValueError("name the transactions to end, or give allLingering: true")
         if self.force and (self.verb == "list" or not self.transactions):

@@ -5,8 +5,6 @@ while no driver answers (`dashboard/stored_jobs.py`). Both servers serve `PAGES`
 pages leave out figures known to a driver only, and have the failures of all executions.
 """
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence

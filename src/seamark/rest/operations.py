@@ -4,8 +4,6 @@ A request begins an operation and is answered at once with its trigger id. The c
 id until the operation is COMPLETED. `action_routes.py` has the paths.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 import threading

@@ -5,8 +5,6 @@ checkpoint is made into JSON once. The whole page is made again only after a cha
 to a client with the newest version (``If-None-Match``).
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import OrderedDict

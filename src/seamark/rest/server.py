@@ -10,8 +10,6 @@
   process. Holders of the job's token have a rate and places of their own (`guard.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import logging

@@ -5,8 +5,6 @@ united. A lone sink's stream has the sink's own columns. Any other stream has a 
 sink; the struct is null in rows not meant for the sink.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce

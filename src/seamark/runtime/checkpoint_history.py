@@ -3,8 +3,6 @@
 Starts Spark only if the storage is not on a local disk.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from pathlib import Path

@@ -6,8 +6,6 @@ Further triggers stay due at the same times. `StreamRun` makes one `CheckpointTr
 query.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

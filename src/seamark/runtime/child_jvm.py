@@ -4,8 +4,6 @@ Used for the brokers (`dev/kafka.py`) and for Ivy (`jars.py`). An orphan of eith
 writing into a directory while a later process believes the directory to be its own.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,6 @@
 """Tells Spark Connect apart at every entrance: there the program has no JVM to work in. Imports no
 Spark."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from seamark.model.errors import ConfigurationError

@@ -10,8 +10,6 @@ goes on as if it had never stopped. Only `row` of a range's start is ever used: 
 its first epoch is planned, the first start offset is made anew.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time
@@ -82,7 +80,7 @@ class DatagenDataSource(DataSource):  # type: ignore[misc]
             for name, f in fields.items()
         )
 
-    def streamReader(self, schema: StructType) -> DatagenReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> "DatagenReader":  # noqa: N802
         """Return the reader; Spark makes one per query, and one in each worker."""
         return DatagenReader(dict(self.options))
 

@@ -4,8 +4,6 @@ Letters are made row by row, in Python: if there are many, the job has another p
 Spark can send fits into a letter: a row impossible to set aside would stop a job told to go on.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import math

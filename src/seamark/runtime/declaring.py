@@ -1,8 +1,6 @@
 """Makes the parts of a declared job from the user's values: Seamark's sources and sinks, and
 Spark's DataFrames. Raises ConfigurationError as soon as a value is wrong."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException

@@ -7,8 +7,6 @@ watermark reads no row; any row it read would be late, and lost. ``java/SeamarkD
 work, and `savepoints/take/running.py` sets the order of the steps.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from py4j.protocol import Py4JError

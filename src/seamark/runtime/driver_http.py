@@ -1,7 +1,5 @@
 """One request to a driver over HTTP: of the registry, of the command line and of the dashboard."""
 
-from __future__ import annotations
-
 import urllib.error
 import urllib.request
 from http.client import HTTPException

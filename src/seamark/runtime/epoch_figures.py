@@ -11,8 +11,6 @@
 Names may have a unique id after V (``V_<id>.delta``, Spark's state format 2).
 """  # noqa: E501 - a table
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -13,8 +13,6 @@ A driver's first epoch always has the limit. So if an epoch grows out of hand an
 runs again under the limit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -16,8 +16,6 @@ In Flink a sink's `write` runs in the task, and its error fails the job. Here wr
 sink's rows are one step, pre-commit, so an error in either fails the checkpoint.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -70,7 +68,7 @@ _ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", 
 _REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
 
 
-def judge(error: BaseException, *, first_start: bool) -> Verdict | CheckpointFailureReason:
+def judge(error: BaseException, *, first_start: bool) -> "Verdict | CheckpointFailureReason":
     """Return the meaning of `error`, which ended a run or its start.
 
     `first_start`: the job has not run in this program yet. So neither a user's mistake (a wrong

@@ -6,8 +6,6 @@ function meets another one's views. It is not the clone in which Spark plans the
 be sent before the query exists, and what a function sets must not change how rows are computed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ overwriting; on HDFS the NameNode does this rename in one step. docs/operations/
 table, and `checkpoint/storage_check.py` tries it out at each start.
 """
 
-from __future__ import annotations
-
 import builtins
 import functools
 import re

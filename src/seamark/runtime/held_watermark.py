@@ -12,8 +12,6 @@ epochs are unknown: the watermark stays until their rows are processed. The grea
 in the prepared record.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -5,8 +5,6 @@ it in a later epoch. `pre_commit.py` uses them in Spark's Python workers; `epoch
 runs the tasks for rows of earlier epochs. The values are in `checkpoint/channel_state.py`.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@
 the sinks' own preflights apply the same rules.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -13,8 +13,6 @@ PySpark's folder and version are looked up without importing it: starting a brok
 `python -m seamark.runtime.jars` fetches the Kafka broker and Spark's Kafka connector beforehand.
 """
 
-from __future__ import annotations
-
 import fcntl
 import importlib
 import json

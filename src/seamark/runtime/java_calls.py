@@ -1,7 +1,5 @@
 """Asks Java in few messages: py4j's plain ways are slow where it matters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Collects the facts about a declared job, from its declaration, Spark's plan, its storage and the
 other jobs there. `guarantees/` derives `explain`'s report from them."""
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ sources and operators to operators and sinks.
 The query's plan is the union of its branches (`branches.py`), from left to right.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence

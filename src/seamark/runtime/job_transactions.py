@@ -5,8 +5,6 @@ knows the sinks' addresses and passwords. The answer goes into a file beside it.
 driver gives the same answers over REST.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable

@@ -3,8 +3,6 @@
 An offset of a topic that is not read is lost rows to Spark, which fails the query.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -18,8 +18,6 @@ their key.
   arrival: timers that were due then come before the chunk's rows, all others after them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -83,7 +81,7 @@ class InFlight:
     processed_rows: int = 0
     processed_bytes: int = 0
 
-    def add(self, other: InFlight) -> InFlight:
+    def add(self, other: "InFlight") -> "InFlight":
         """Add another task's figures to these, and return these."""
         for epoch, chunks in other.waiting.items():
             self.waiting[epoch] = self.waiting.get(epoch, 0) + chunks

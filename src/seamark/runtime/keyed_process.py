@@ -4,8 +4,6 @@ Builds Spark's plan; `keyed_operator.py` is the work of its tasks. A job finds i
 in its own plan: the operator's output columns carry a mark, taken off by a projection above.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ URL and its password. Records and answers are redacted where they are made (`Red
 of all loggers below ``seamark`` are redacted here. Seamark does not touch Spark's own log.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

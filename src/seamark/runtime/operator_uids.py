@@ -5,8 +5,6 @@ source, or its last stateful operator, is the part of the query with the mark of
 one that is written in the same way.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Finds functions in the plan of a sink's rows: those with other values in a replay, those with the
 epoch's time, and Python's. Each with its column and, if known, its line in the program."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ each place of a relation in that plan (`MicroBatchExecution.logicalPlan`). A use
 the plan: ``java/SeamarkPlan.java`` finds it again in what Spark has planned.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ progress of event time: it emits nothing in append mode, and keeps its state for
 `require_watermarks` checks the plan before Spark runs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ Runs in Spark's Python workers, once per attempt. The driver gets the report of 
 alone. Transactions left open by other attempts are lingering.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import json
@@ -96,7 +94,7 @@ class Order:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_text(text: str) -> Order:
+    def from_text(text: str) -> "Order":
         """Read `to_text`'s form."""
         fields = json.loads(text)
         deadline, lanes = fields.pop("deadline"), lanes_of(fields.pop("lanes"))

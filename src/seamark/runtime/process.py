@@ -6,8 +6,6 @@ rows before they write (`pre_commit.py`). So the deadline holds for the function
 it has not seen are the task's channel state (docs/unaligned.md).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@
 each epoch. `wait` returns when the query has ended and everything is settled.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

@@ -7,8 +7,6 @@ calls it at the same two moments: before the tasks, and between their end and th
 (docs/adr/0015-real-time.md). `query.py` runs the epochs; docs/real-time.md is for users.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

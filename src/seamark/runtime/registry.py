@@ -3,8 +3,6 @@
 `operations/` and the dashboard start here: a `RegisteredJob` holds its driver's address.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

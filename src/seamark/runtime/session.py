@@ -1,7 +1,5 @@
 """The Spark session of a job: the caller's, or a new one with Seamark's settings."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

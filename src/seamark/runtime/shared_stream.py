@@ -16,8 +16,6 @@ Python function above its own filter or explode does not fit into the group. Suc
 branch of its own, and Spark computes everything below once more for it (docs/shared-streams.md).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -47,7 +45,7 @@ class Branch:
         """The stream, made at the first access."""
         return self.make_stream()
 
-    def without_watermarks(self) -> Branch:
+    def without_watermarks(self) -> "Branch":
         """Return the branch without the watermarks in its plan; itself if it has none."""
         stream = without_watermarks(self.stream)
         return self if stream is self.stream else replace(self, make_stream=lambda: stream)

@@ -10,8 +10,6 @@ the lines it was planned for. If an earlier process planned an epoch without dec
 runs again without rows; `lost_lines` counts the lost lines.
 """
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import socket
@@ -61,7 +59,7 @@ class SocketDataSource(DataSource):  # type: ignore[misc]
         """Return the one column as DDL."""
         return "value STRING"
 
-    def streamReader(self, schema: StructType) -> SocketReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> "SocketReader":  # noqa: N802
         """Return the reader; Spark makes one per query, and one in each worker."""
         return SocketReader(dict(self.options))
 

@@ -4,8 +4,6 @@ Everything else is written for the newest Spark. This module asks the Spark at h
 its classes and functions, never by its version number. docs/spark-versions.md is for users.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import inspect

@@ -4,8 +4,6 @@ Spark would go on from another program's or another place's offsets and state, a
 rows; each check refuses that with the remedy.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any

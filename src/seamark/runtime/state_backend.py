@@ -5,8 +5,6 @@ start it takes the class from there, whatever the session says; `check_backend` 
 before the query starts. Changelog checkpointing comes from the session: users may switch it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -9,8 +9,6 @@ Spark's own among them. The hook here runs first. It passes the stop on to the j
 other hooks until the job has settled; until then Spark works as always.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import signal

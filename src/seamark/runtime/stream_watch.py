@@ -6,8 +6,6 @@ decision it cleans up. Without the watch, a source or file system hanging there 
 job for ever, unseen.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -10,8 +10,6 @@ Invariants: one `StreamRun` at a time, and a new one only when the query of the 
 a settlement without errors.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

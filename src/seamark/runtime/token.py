@@ -11,8 +11,6 @@ With the token the driver signs the record of its own address. Every sender of t
 signature first (`registry.require_signed`): a forged record must not get the token.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

@@ -5,8 +5,6 @@ modules in a zip file, so each process would compile PySpark anew: a second of a
 every restart. A PySpark installed by pip has the same modules beside this zip file.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path

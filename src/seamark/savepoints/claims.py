@@ -11,8 +11,6 @@ savepoint that is not on a local disk. Only files of the savepoint are deleted: 
 put files of his own beside them, or named a wrong directory.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -4,8 +4,6 @@ It is written last, by exclusive create: a directory without it is an incomplete
 never restored. `take/export.py` and `edit/` write it, `restore/planner.py` reads it for a restore.
 """
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Iterator, Mapping

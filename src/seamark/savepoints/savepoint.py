@@ -1,7 +1,5 @@
 """`sm.Savepoint`: a savepoint offline, in a program or notebook; by `edit/state.py`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -53,7 +51,7 @@ class Savepoint:
         to: str | Path,
         family: str | None = None,
         store: str | None = None,
-    ) -> Savepoint:
+    ) -> "Savepoint":
         """Write a savepoint into the new directory `to` with `state` in place of the operator's
         own, and return it. Everything else is as in this savepoint.
 
@@ -66,6 +64,6 @@ class Savepoint:
         editing.with_state(self._spark, self.record, uid, state, target, family=family, store=store)
         return Savepoint(target)
 
-    def diff(self, other: Savepoint) -> list[Difference]:
+    def diff(self, other: "Savepoint") -> list[Difference]:
         """Return the differences in `other`, by the two ``savepoint.json``."""
         return diff(self.record, other.record)

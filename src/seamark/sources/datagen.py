@@ -4,8 +4,6 @@ This is the configuration. The columns' generators are in `fields.py`. `runtime/
 the rows in Spark's tasks; its function `rows` returns the expected rows.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

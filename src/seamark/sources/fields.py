@@ -3,8 +3,6 @@
 They only describe the values; `runtime/datagen.py` makes the rows from `specification`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence as SequenceOf
 from dataclasses import asdict, dataclass
 from typing import ClassVar

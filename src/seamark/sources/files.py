@@ -1,7 +1,5 @@
 """`FileSource`: the user's configuration of Spark's file stream."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

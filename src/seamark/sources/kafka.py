@@ -4,8 +4,6 @@ Spark's own connector reads; its offsets are in Spark's offset log, part of ever
 `KafkaGroupOffsets` commits them to a consumer group.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

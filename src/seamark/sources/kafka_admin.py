@@ -5,8 +5,6 @@ That client takes the source's options unchanged, security included; librdkafka'
 The group is the user's `group_id` itself; Spark's groups for reading only begin with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn

@@ -3,8 +3,6 @@
 confluent-kafka is imported at first use; the options are librdkafka's.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What several sources share: pass-through options, endings, moments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 

@@ -3,8 +3,6 @@
 This is the configuration; `runtime/socket_lines.py` reads the lines.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """The sinks behind ``format(…)``, made of the options that Spark's own sinks take."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import re

@@ -4,8 +4,6 @@ Invariant: Spark's own files lie in the location itself, as Spark lays them, and
 them. So Seamark goes on from a plain query's location, and a plain query from Seamark's.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

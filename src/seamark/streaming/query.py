@@ -1,7 +1,5 @@
 """`StreamQuery`, returned by ``start()``: Spark's `StreamingQuery`, over all its job's restarts."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -29,7 +27,7 @@ class StreamQuery(StreamingQuery):  # type: ignore[misc]
     `job.stop_with_savepoint`, `job.trigger_checkpoint`, `job.checkpoints`, `job.report`.
     """
 
-    def __init__(self, job: StreamJob, supervisor: Supervisor | None) -> None:
+    def __init__(self, job: "StreamJob", supervisor: Supervisor | None) -> None:
         self.job = job
         self._supervisor = supervisor
         self._newest: StreamingQuery | None = None

@@ -1,8 +1,6 @@
 """The table of `toTable`: found in Spark's catalog, or made there as Spark's own writer makes it,
 once the query can start."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -16,8 +16,6 @@ Each row is told once for each kind and sink. One cause may show as several anom
 neighbour that is fine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ Reads one pickled tuple from standard input (made by the suite: sink, whether to
 and writes the pickled result to standard output. It then ends with SIGKILL if told to die.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

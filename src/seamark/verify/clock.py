@@ -2,8 +2,6 @@
 clock by what a file says. The monotonic clock and the times of files stay right, and so do Python
 workers: librdkafka waits by C functions that libfaketime does not know, and would not wake up."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -5,8 +5,6 @@ Every process inherits its parent's environment, so a mark in the environment fi
 also when the driver is dead and the rest belongs to init.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -52,7 +50,7 @@ class DriverProcess:
     spark-submit the driver's own process is the JVM, and Python is its child.
     """
 
-    living: ClassVar[set[DriverProcess]] = set()
+    living: "ClassVar[set[DriverProcess]]" = set()
     """All drivers started here, until their `kill_tree`."""
 
     def __init__(

@@ -1,8 +1,6 @@
 """Watches a job's checkpoint on a local disk, from outside: the source rows of each epoch, and when
 it was planned, decided and committed. The times are those of the files."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path

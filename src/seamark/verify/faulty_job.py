@@ -3,8 +3,6 @@
 `nemesis.py` does it harm; `trial.py` feeds it and watches its sinks.
 """
 
-from __future__ import annotations
-
 import itertools
 import threading
 import time

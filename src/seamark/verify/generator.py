@@ -4,8 +4,6 @@ A chunk is acknowledged before the next is sent, so no partition is ever more th
 another: less than the watermark delay of the jobs here, so no row is late by accident.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Every produced row has a number, its position in the production. A reader's sigh
 numbers, so a million rows cost megabytes and milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum

@@ -1,7 +1,5 @@
 """Does the harm that `plan.py` says, to a job and its systems."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """What a verification found: plain values, for the last lines on the terminal and the report."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

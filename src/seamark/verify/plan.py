@@ -1,7 +1,5 @@
 """The plan of faults: a function of the seed alone, pure. `nemesis.py` does what it says."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

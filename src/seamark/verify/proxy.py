@@ -5,8 +5,6 @@ A request cut off has not reached the server. If a reply is cut off, the server 
 request; its sender sees a broken line and cannot know.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct
@@ -88,7 +86,7 @@ class CuttingProxy:
         finally:
             setattr(self, how, False)
 
-    def __enter__(self) -> CuttingProxy:
+    def __enter__(self) -> "CuttingProxy":
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 

@@ -4,8 +4,6 @@ A `WatchedSink` is one sink to be read. Its readers run in threads and hand each
 function.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import struct
@@ -224,7 +222,7 @@ class WatchedTopic(WatchedSink):
         read_log(self._servers, self._topic, rows.take, timeout_s, to_the_end=to_the_end)
         return self._read(reader, rows, begun_s, whole=True)
 
-    def _read(self, reader: str, rows: _Rows, begun_s: float, *, whole: bool) -> Read:
+    def _read(self, reader: str, rows: "_Rows", begun_s: float, *, whole: bool) -> Read:
         ended_s = time.time()
         partitions, offsets, numbers, times = rows.columns()
         places = log_places(partitions, offsets)

@@ -1,7 +1,5 @@
 """The report of a verification: one HTML page without any outside resource."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Sequence
 from html import escape

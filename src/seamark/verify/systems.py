@@ -1,7 +1,5 @@
 """The real systems of a verification: started here behind a proxy, or given and left alone."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import shutil
@@ -99,7 +97,7 @@ class Systems:
         self.storage = directory / "storage"
         self.left_out: dict[str, str] = {}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Self":
         try:
             self._start_kafka()
             self._start_postgres()

@@ -5,8 +5,6 @@ watch over the checkpoint. Each tells the checker of a stream, under one lock. T
 the harm.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

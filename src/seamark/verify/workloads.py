@@ -1,7 +1,5 @@
 """The built-in workloads: each is a program of `jobs/`, with its topics, sinks and failpoints."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -6,8 +6,6 @@ start of a job. So jars are kept below `${XDG_CACHE_HOME:-~/.cache}/seamark/clas
 derived from the sources and the versions of Spark and Java.
 """
 
-from __future__ import annotations
-
 import atexit
 import functools
 import hashlib

@@ -6,8 +6,6 @@ the rows. The savepoint is of an epoch 0 that no job has run: restored like any 
 first epoch is 1. `Job.new_savepoint` calls it.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import uuid

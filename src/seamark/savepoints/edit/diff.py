@@ -1,7 +1,5 @@
 """The differences between two savepoints, by their ``savepoint.json``; pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 `operations/offsets.py` asks the brokers. State stays; `consequences` has the effect on the rows.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import zlib

@@ -4,8 +4,6 @@
 savepoint with other rows in this family; everything else stays as it was.
 """
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections.abc import Mapping
@@ -26,12 +24,7 @@ from seamark.savepoints.record import (
     write_savepoint,
 )
 from seamark.savepoints.state.copies import copier
-from seamark.savepoints.state.dependent import (
-    ROWS_OF_JOIN,
-    Frames,
-    why_not,
-    with_dependents,
-)
+from seamark.savepoints.state.dependent import ROWS_OF_JOIN, Frames, why_not, with_dependents
 from seamark.savepoints.state.layout import StateLayout, read_operators
 from seamark.savepoints.state.rows import (
     StateClasses,

@@ -3,8 +3,6 @@
 Nothing in the checkpoint's directory is written.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

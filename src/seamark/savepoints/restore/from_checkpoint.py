@@ -5,8 +5,6 @@ state backend and its number of partitions. The checkpoint does not hold uids. T
 statistics do, if there are any: they show when two parts have swapped places.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """A savepoint as the origin of a restore: sources, operators and sinks are found by uid, and the
 state goes onto any number of partitions and any backend."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

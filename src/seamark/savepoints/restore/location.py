@@ -5,8 +5,6 @@ another state backend, or new numbers for operators and sources.
 `find_damage` before anything is written, and then calls `restore_canonical`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib
@@ -28,13 +26,7 @@ from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
 from seamark.runtime.keyed_operator import IN_FLIGHT
 from seamark.runtime.spark_versions import writing_settings
-from seamark.runtime.state_backend import (
-    CHANGELOG,
-    FORMAT,
-    PROVIDER,
-    given_format,
-    provider_of,
-)
+from seamark.runtime.state_backend import CHANGELOG, FORMAT, PROVIDER, given_format, provider_of
 from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
@@ -67,7 +59,7 @@ class Placement:
     """The new job's names of sources in Spark, by number: then its offset log is of version 2."""
 
     @staticmethod
-    def unchanged(savepoint: SavepointRecord) -> Placement:
+    def unchanged(savepoint: SavepointRecord) -> "Placement":
         """Let everything keep its number."""
         return Placement(
             {o.uid: o.index for o in savepoint.operators},

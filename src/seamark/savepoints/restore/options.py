@@ -1,7 +1,5 @@
 """A restore's options, and the job that it makes."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
@@ -39,7 +37,7 @@ class RestoreOptions:
                 "'claim'"
             )
 
-    def overridden(self, environment: Mapping[str, str]) -> RestoreOptions:
+    def overridden(self, environment: Mapping[str, str]) -> "RestoreOptions":
         """Return these options, overridden by the arguments of ``seamark run``."""
         return RestoreOptions(
             self.job_name,

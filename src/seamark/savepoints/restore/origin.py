@@ -5,8 +5,6 @@ retained checkpoint (`from_checkpoint.py`).
 of its origin. A restore writes nothing there but a claim.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@
 restore with `problems` in its plan is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum

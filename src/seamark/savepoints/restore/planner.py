@@ -4,8 +4,6 @@ Nothing is written except a scratch directory on this machine. `prepare` is the 
 `write.py` does what it plans, and `Job.restore_plan` shows it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,13 +37,7 @@ from seamark.savepoints.restore.from_savepoint import SavepointOrigin
 from seamark.savepoints.restore.location import NewOperator
 from seamark.savepoints.restore.options import NewJob, new_side
 from seamark.savepoints.restore.origin import Origin, Parts, open_job
-from seamark.savepoints.restore.plan import (
-    Action,
-    OperatorPlan,
-    RestorePlan,
-    Side,
-    SourcePlan,
-)
+from seamark.savepoints.restore.plan import Action, OperatorPlan, RestorePlan, Side, SourcePlan
 from seamark.savepoints.restore.target import read_marker, require_same
 from seamark.savepoints.state.layout import PARTITIONS, hashmap_problems
 from seamark.savepoints.state.planned import PlannedState, differing, schema_text, scratch

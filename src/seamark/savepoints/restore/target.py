@@ -5,8 +5,6 @@
 new ids), so a repetition has the very same result.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Mapping

@@ -5,8 +5,6 @@ anything is written. Then come the marker ``restoring.json``, the copy, and ``jo
 holds every decision of the restore, so an interrupted restore is repeated as it was.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

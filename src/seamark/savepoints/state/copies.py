@@ -3,8 +3,6 @@
 `state/files.py` copies many at once.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import zlib

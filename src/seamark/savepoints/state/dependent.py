@@ -6,8 +6,6 @@ family or a store of its own. `edit/state.py` and `edit/bootstrap.py` write the 
 `ListStateMetricsImpl`, `TimerStateImpl`, `StreamingSessionWindowStateManager`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -7,8 +7,6 @@ Spark's tasks, without the time that a Spark job takes to begin. `take/export.py
 `describe_operators` and `copy_state`, `restore/location.py` calls `copy_back`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,10 +29,7 @@ from seamark.runtime.java_calls import java_class, java_list, root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.session import is_local
 from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Store
-from seamark.savepoints.state.layout import (
-    StateLayout,
-    read_operators,
-)
+from seamark.savepoints.state.layout import StateLayout, read_operators
 from seamark.savepoints.state.rows import StateClasses
 
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000

@@ -5,8 +5,6 @@ Spark's own classes read the schema files. Their answer becomes a Java object, s
 `state/rows.py`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ to be restored (`PlannedState.refusals`). `restore/planner.py` asks, and `restor
 the metadata of new operators from here.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -33,12 +31,7 @@ from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.planned_query import refuse_unsupported
 from seamark.runtime.plans import analysed, java_plans
 from seamark.savepoints.record import ColumnFamily, Operator, Store
-from seamark.savepoints.state.layout import (
-    PARTITIONS,
-    StateLayout,
-    read_operators,
-    relocated,
-)
+from seamark.savepoints.state.layout import PARTITIONS, StateLayout, read_operators, relocated
 from seamark.savepoints.state.rows import StateClasses
 
 PLAN_TRIES = 3
@@ -64,7 +57,7 @@ class StateMetadata:
     epoch: int
 
     @staticmethod
-    def of(files: CheckpointFiles, epoch: int) -> StateMetadata:
+    def of(files: CheckpointFiles, epoch: int) -> "StateMetadata":
         """Find it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
         found = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
         return StateMetadata(files, tuple(metadata_at(found, epoch)), epoch)

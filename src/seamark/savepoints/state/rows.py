@@ -7,8 +7,6 @@ rows (``_readAllColumnFamilies``) refuses the hashmap backend, and so does its w
 option it leaves out the internal families (timers, TTL) and loses each row's partition.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -22,14 +20,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from seamark.runtime.java.compiled import classes_jar
 from seamark.runtime.java_calls import items_of, java_class, java_list
@@ -55,7 +46,7 @@ NICENESS = 5
 wait long for such a thread to reach a safepoint."""
 
 _lock = threading.Lock()
-_known: dict[str, StateClasses] = {}
+_known: "dict[str, StateClasses]" = {}
 
 
 class StateClasses:
@@ -79,7 +70,7 @@ class StateClasses:
         self._loader = jvm.java.net.URLClassLoader(urls, parent)
 
     @staticmethod
-    def of(spark: SparkSession) -> StateClasses:
+    def of(spark: SparkSession) -> "StateClasses":
         """Return the classes for this session's Spark context."""
         with _lock:
             application = spark.sparkContext.applicationId

@@ -4,8 +4,6 @@ savepoint made of it.
 Spark's logs hold only numbers; the uids come from the checkpoints' statistics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession

@@ -5,8 +5,6 @@ calls `export_savepoint` for a running job, `take/checkpoint.py` for one that is
 state goes along as rows, or, natively, as files (`state/files.py`). Back: `restore/location.py`.
 """
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +45,7 @@ from seamark.savepoints.record import (
     write_savepoint,
 )
 from seamark.savepoints.state.files import copy_state, describe_operators, state_files
-from seamark.savepoints.state.layout import (
-    PARTITIONS,
-    StateLayout,
-    compact_json,
-    read_operators,
-)
+from seamark.savepoints.state.layout import PARTITIONS, StateLayout, compact_json, read_operators
 from seamark.savepoints.state.rows import StateClasses, StateVersion, export_rows, with_files
 from seamark.savepoints.take.uncommitted import Uncommitted, merged
 
@@ -134,7 +127,7 @@ def export_savepoint(
 
 def _record(
     spark_version: str,
-    state: _SavedState,
+    state: "_SavedState",
     job: SavedJob,
     operators: Sequence[Operator],
     waiting: Mapping[int, Mapping[str, SinkEpoch]],

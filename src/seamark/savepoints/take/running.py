@@ -7,8 +7,6 @@ epoch is decided; transactions not committed by its end go along as committables
 calls `take`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math
@@ -49,7 +47,7 @@ def take(
     *,
     then: Callable[[], None] | None = None,
     drain: bool = False,
-) -> SavepointFuture:
+) -> "SavepointFuture":
     """Take a savepoint of a run into a new directory below `directory`, a URI; return a future of
     its path, done once it is whole. With `then`, no epoch runs after the savepoint's, and `then` is
     called when it is whole: `Supervisor.stop`, for a job that is to end with it. With `drain` too,

@@ -9,8 +9,6 @@ into the new job's directory. Its recovery sends them, with the first job's toke
 gives their place.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

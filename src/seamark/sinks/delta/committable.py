@@ -4,8 +4,6 @@ The handle, ``<job>/<sink>/<attempt's name>``, begins the paths of the attempt's
 `pending_files.DIRECTORY`. The names of its data files contain the attempt's token too.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

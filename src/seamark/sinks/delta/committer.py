@@ -14,8 +14,6 @@ Invariants:
 - An outcome is returned only once its entry is durable.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from seamark.contracts.sink import (
-    AbortOutcome,
-    CommitOutcome,
-    Lingering,
-    OpenFacts,
-    SinkContext,
-)
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.file_systems import Directory, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError, PreflightError
@@ -122,7 +114,7 @@ _TRIES = 5
 class DeltaCommitter:
     """Keeps the table's state between calls. Any thread may call, one at a time."""
 
-    def __init__(self, sink: DeltaSink, context: SinkContext) -> None:
+    def __init__(self, sink: "DeltaSink", context: SinkContext) -> None:
         self._sink = sink
         self._context = context
         self._name = f"sink {context.sink_uid!r}: {sink.describe()}"

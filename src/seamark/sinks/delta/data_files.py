@@ -3,8 +3,6 @@
 The files leave out the partition columns; the log has their values.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import time

@@ -6,8 +6,6 @@ committable has the keys and op of its rows, so rows staged before a change of t
 still move as meant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +41,7 @@ def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
     return kept.append_column(STAGED_OP, what)
 
 
-def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: Any) -> None:
+def merge(table: Any, files: Directory, staged: "Sequence[DataFile]", properties: Any) -> None:
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
     if nothing of the table changes."""
     keys, op = staged[0].keys, staged[0].op

@@ -5,8 +5,6 @@ lie below ``_seamark``, skipped by readers and by VACUUM. An attempt writes one 
 new partitions: ``<handle>.v<log version>.<number>.json``.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Sequence

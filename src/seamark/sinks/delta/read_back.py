@@ -3,8 +3,6 @@
 A file's name tells the transaction that wrote it, until somebody compacts the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -26,7 +24,7 @@ _NOT_READ = {"deletionVectors", "columnMapping"}
 _PARTITION = "partition."
 
 
-def read(sink: DeltaSink, asked: ReadBack) -> Iterator[FoundRows]:
+def read(sink: "DeltaSink", asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows of every data file; without their writers if files of the job's are gone and
     others are there: somebody has compacted the table."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"

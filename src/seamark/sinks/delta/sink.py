@@ -1,7 +1,5 @@
 """`DeltaSink`: the user's configuration, checked when it is built."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -150,7 +148,7 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
 
     create_selective_writer = create_writer
 
-    def create_committer(self, context: SinkContext) -> DeltaCommitter:
+    def create_committer(self, context: SinkContext) -> "DeltaCommitter":
         """See `TwoPhaseCommitSink`."""
         from seamark.sinks.delta.committer import DeltaCommitter
 

@@ -5,8 +5,6 @@ attempts' records go through `seamark.file_systems`. Both reach HDFS and S3 as S
 Hadoop settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

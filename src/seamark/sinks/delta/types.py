@@ -4,8 +4,6 @@ Delta's schema is the JSON of Spark's own, so nothing is converted: a table's co
 very type of the DataFrame's column.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

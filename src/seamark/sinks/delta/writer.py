@@ -1,7 +1,5 @@
 """Task side: writes durable data files, not yet named by any log entry."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -3,8 +3,6 @@
 `pending.py` explains the proof of an outcome, and why a commit and an abort exclude each other.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time
@@ -13,13 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TypeVar
 
-from seamark.contracts.sink import (
-    AbortOutcome,
-    CommitOutcome,
-    Lingering,
-    OpenFacts,
-    SinkContext,
-)
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.file_systems import Directory
 from seamark.sinks.files import preflight
 from seamark.sinks.files.pending import Pending

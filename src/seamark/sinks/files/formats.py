@@ -1,7 +1,5 @@
 """Arrow batches into the bytes of each file format, without a Python object per row."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +72,7 @@ class TextEncoder:
 
     buffered_bytes = 0
 
-    def __init__(self, file: Any, text: JsonText | CsvText, *, packed: bool) -> None:
+    def __init__(self, file: Any, text: "JsonText | CsvText", *, packed: bool) -> None:
         self._file: Any = gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if packed else file
         self._packed, self._text, self._begun = packed, text, False
 

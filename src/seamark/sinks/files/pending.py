@@ -15,8 +15,6 @@ an object can never appear, and an existing object proves its completion. Some s
 completion survive an abortion; the seal never asks for both.
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Iterator, Sequence

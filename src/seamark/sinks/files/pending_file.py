@@ -5,8 +5,6 @@ below its partition directories. `owner` stands for the job and the sink, so lin
 found by name alone. No other attempt ever has that name: a file under it proves its commit.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

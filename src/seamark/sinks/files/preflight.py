@@ -1,8 +1,6 @@
 """Checks the directory before any row is written: `findings` changes nothing; `check` raises the
 first error of a start, and tries out what a commit needs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads a directory's files back for an audit. A file's name tells who has written it."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`FileSink`: the user's configuration, and the columns of the files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial

@@ -1,7 +1,5 @@
 """Task side: writes durable pending files, one for each partition directory of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -30,7 +28,7 @@ class FileWriter:
     format_: Format
     partition_by: tuple[str, ...]
     context: WriterContext
-    _open: dict[str, _OpenFile] = field(default_factory=dict, init=False)
+    _open: "dict[str, _OpenFile]" = field(default_factory=dict, init=False)
     """By directory, the most recently used last."""
     _finished: list[tuple[Stream, PendingFile]] = field(default_factory=list, init=False)
 
@@ -73,7 +71,7 @@ class FileWriter:
             stream.abort()
         self._open, self._finished = {}, []
 
-    def _new_file(self, directory: str, schema: pa.Schema) -> _OpenFile:
+    def _new_file(self, directory: str, schema: pa.Schema) -> "_OpenFile":
         if len(self._open) >= MOST_OPEN_FILES:
             self._finish(next(iter(self._open)))
         at = self.context

@@ -5,8 +5,6 @@ task. Each sink applies changes in its own way, and all by one rule: a table end
 attempt's rows were applied one after another in the order written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

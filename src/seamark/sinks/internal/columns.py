@@ -1,7 +1,5 @@
 """Columns: the checks when a job is built, and the conversions for text targets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """The common bases of most sinks and of their committables."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Rows of a table that may have a column with each row's epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

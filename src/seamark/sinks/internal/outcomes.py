@@ -5,8 +5,6 @@ kept, a missing row proves that a transaction was never committed; for older one
 docs/sinks/outcomes.md has the outcomes of all sinks.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome

@@ -1,7 +1,5 @@
 """Arrow batches into a Parquet file with large row groups."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

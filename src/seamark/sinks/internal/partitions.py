@@ -1,7 +1,5 @@
 """Splits a batch's rows by the values of partition columns: no Python object is made per row."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote

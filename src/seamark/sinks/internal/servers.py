@@ -1,8 +1,6 @@
 """The common code of sinks with a server: drivers, URLs, secrets, findings, and retries while it is
 away."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence

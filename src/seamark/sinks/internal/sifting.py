@@ -1,7 +1,5 @@
 """Finds the rows refused by a system that refuses a whole statement for one bad row."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """`SqlSink`: the settings that the sinks of SQL servers have alike."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

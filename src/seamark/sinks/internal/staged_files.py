@@ -5,8 +5,6 @@ path below `root` is the transaction's handle. A file counts only once a committ
 committable exists only after the file's fsync: a torn file is lingering, never committed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ every field is nullable with the default null. Adding or dropping a column later
 in both directions.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
@@ -43,7 +41,7 @@ class AvroSchema:
     @classmethod
     def of(
         cls, columns: Sequence[Column], given: str | None, topic: str | None, sink: str
-    ) -> AvroSchema:
+    ) -> "AvroSchema":
         """Return the schema `given`, if the columns fit it, or a schema made from them.
 
         Raises ConfigurationError; `sink` names the sink in it.

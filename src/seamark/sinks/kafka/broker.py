@@ -4,8 +4,6 @@ Uses kafka-python's admin client, because its wire classes know EndTxn; librdkaf
 A connection error closes the client; the next call opens a new one.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

@@ -4,8 +4,6 @@ The producer id and epoch belong to the process that wrote the rows. They must c
 never from the broker: a zombie may have raised the broker's epoch.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ the start, `prefix_owner.py` the guard of the prefix against other jobs. The fai
 `end-transaction-sent`: the broker has answered, and nobody knows yet.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -37,7 +35,7 @@ _log = logging.getLogger(__name__)
 class KafkaCommitter:
     """See `Committer`."""
 
-    def __init__(self, sink: KafkaSink, context: SinkContext) -> None:
+    def __init__(self, sink: "KafkaSink", context: SinkContext) -> None:
         self._sink = sink
         self._context = context
         self._broker = sink.connection()

@@ -22,8 +22,6 @@ committer asks the broker for the transaction's state. Only this state proves an
 same producer id and an epoch of ours.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import Enum
 

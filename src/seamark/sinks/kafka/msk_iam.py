@@ -5,8 +5,6 @@ are signed with AWS credentials, by Amazon's own signer.
 asks no server, but for a role or for the machine's own credentials.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

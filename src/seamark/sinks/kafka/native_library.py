@@ -5,8 +5,6 @@ It returns None if the test fails; `row_producer.py` then does all the work thro
 client.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import logging

@@ -5,8 +5,6 @@ from `token_provider`. `model/kafka_options.py` has Java's names of them, `msk_i
 Amazon's MSK.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

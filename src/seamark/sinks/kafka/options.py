@@ -5,8 +5,6 @@ The driver speaks to the broker through kafka-python, so `admin_options` transla
 the connection for it too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

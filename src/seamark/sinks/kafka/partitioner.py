@@ -6,8 +6,6 @@ Java's default partitioner, so a key's rows land in the same partition as with S
 Rows without a key are spread in runs, as by Java's sticky partitioner.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,7 +56,7 @@ class Partitioner:
         self._available = np.array(available or range(count), np.int32)
         self._turn = random.randrange(len(self._available))
 
-    def of(self, keys: pa.Array) -> Any | None:
+    def of(self, keys: "pa.Array") -> Any | None:
         """Return each row's partition (int32); None if a key is longer than `LONGEST_KEY`."""
         if keys.null_count == len(keys):
             return self._runs(len(keys))
@@ -83,7 +81,7 @@ class Partitioner:
         return self._available[turns % len(self._available)]
 
 
-def layout(column: pa.Array) -> tuple[Any, Any, Any]:
+def layout(column: "pa.Array") -> tuple[Any, Any, Any]:
     """Return the start and length of each value of a (large) binary array, as int64, and the bytes
     they refer to. A null has any start, and the length found in the buffers."""
     wide = str(column.type).startswith("large")

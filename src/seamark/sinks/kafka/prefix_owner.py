@@ -8,8 +8,6 @@ with the same prefix. Ids hold a hash of job and sink, so two jobs on one prefix
 other's transactions; but nobody could tell the owner of a transaction.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import secrets

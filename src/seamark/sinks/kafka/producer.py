@@ -7,8 +7,6 @@ Invariants of a producer, between `begin` and `close`:
 - after the first report of a failure every later call raises.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from abc import ABC, abstractmethod
@@ -95,7 +93,7 @@ class Producer(ABC):
         """Forget the counts, and begin a transaction if there is a transactional id."""
 
     @abstractmethod
-    def produce(self, batch: pa.RecordBatch) -> None:
+    def produce(self, batch: "pa.RecordBatch") -> None:
         """Hand over every row, in order; waits while the queue is full. Raises WriteRefusedError
         for a refused row, or after `stall_timeout_s` without progress."""
 

@@ -11,8 +11,6 @@ Invariants of a pool with transactions:
 - An id is never used again once its producer epoch has reached `LAST_EPOCH_TO_USE`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

@@ -1,8 +1,6 @@
 """The general producer: row by row through the Python client, for rows with headers or with a topic
 of their own, and where librdkafka cannot be called directly. It takes twice the CPU."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
@@ -52,7 +50,7 @@ class RowProducer(Producer):
         if self._transactional:
             self._call(self._client.begin_transaction)
 
-    def produce(self, batch: pa.RecordBatch) -> None:
+    def produce(self, batch: "pa.RecordBatch") -> None:
         """See `producer.Producer`."""
         for row in batch.to_pylist():
             topic = self._config.topic or row.get("topic")

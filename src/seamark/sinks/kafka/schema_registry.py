@@ -4,8 +4,6 @@ Uses Confluent's own client. Each value carries the schema's id for its consumer
 wire format: a zero byte, then the id in four bytes, then the Avro bytes (`framed`).
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Mapping
@@ -89,7 +87,7 @@ def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink
         ) from None
 
 
-def framed(values: pa.Array, schema_id: int) -> pa.Array:
+def framed(values: "pa.Array", schema_id: int) -> "pa.Array":
     """Return a batch's Avro values, each with the schema's id in front."""
     import pyarrow as pa
     import pyarrow.compute as pc

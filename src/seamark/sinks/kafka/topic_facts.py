@@ -1,8 +1,6 @@
 """What the brokers say of topics: asked by the driver's preflight, and by a task that must find the
 rows that a topic would refuse."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

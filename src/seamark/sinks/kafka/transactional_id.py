@@ -7,8 +7,6 @@ uid, so two jobs with one prefix never share an id, nor do two sinks of one job.
 the generation back from the ids found at the broker (`committer.py`: `list_lingering`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

@@ -6,8 +6,6 @@ other requests, many at once on one connection: its connection manager and its c
 and are not promised to stay.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar

@@ -4,8 +4,6 @@ In XA mode the name is the xid (`gtrid`, `bqual`: at most 64 bytes each); otherw
 table's comment. The stage table's own name holds a digest of its sink, to be found quickly.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -7,26 +7,14 @@ Invariants:
 Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` after stages moved.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from seamark.contracts.sink import (
-    AbortOutcome,
-    CommitOutcome,
-    Lingering,
-    OpenFacts,
-    SinkContext,
-)
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.model import failpoints
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import (
-    ConnectedCommitter,
-    closed_by_errors,
-    not_committed,
-)
+from seamark.sinks.internal.servers import ConnectedCommitter, closed_by_errors, not_committed
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, preflight, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
@@ -44,7 +32,7 @@ _PRUNE_EVERY_EPOCHS = 100
 class MySQLCommitter(ConnectedCommitter):
     """See `Committer`."""
 
-    def __init__(self, sink: MySQLSink, context: SinkContext) -> None:
+    def __init__(self, sink: "MySQLSink", context: SinkContext) -> None:
         super().__init__(context.sink_uid, sink.describe(), _log)
         self._sink = sink
         self._context = context

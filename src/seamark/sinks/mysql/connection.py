@@ -4,8 +4,6 @@ The only module that knows PyMySQL. Every connection is in strict mode, in UTC, 
 has a deadline on every wait. PyMySQL's messages never hold the password; `Address` hides it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -12,8 +12,6 @@ later, look at that row under a lock:
   the ledger no longer keeps rows of that epoch, nothing is proved (`has_forgotten`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS, Fate, may_have_forgotten

@@ -8,8 +8,6 @@ LOAD DATA LOCAL turns errors into warnings, even in strict mode: it skips a row 
 cuts a long text, turns a null into 0. So a warning is an error here, and so is a missing row.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any

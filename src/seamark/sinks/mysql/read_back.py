@@ -4,8 +4,6 @@ InnoDB keeps a row's transaction to itself. So a table is compared as a whole, o
 each row's epoch.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -38,7 +36,7 @@ _ARROW: dict[str, pa.DataType] = {
 text, cuts the blanks of CHAR, fills up BINARY, and writes JSON in its own form."""
 
 
-def read(sink: MySQLSink, asked: ReadBack) -> Iterator[FoundRows]:
+def read(sink: "MySQLSink", asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows; by epoch if a column has it."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
     database = sink.address.database

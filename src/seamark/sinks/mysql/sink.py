@@ -1,7 +1,5 @@
 """`MySQLSink`: the user's configuration, checked when it is built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -132,7 +130,7 @@ class MySQLSink(SqlSink[MySQLCommittable]):
 
     create_selective_writer = create_writer
 
-    def create_committer(self, context: SinkContext) -> MySQLCommitter:
+    def create_committer(self, context: SinkContext) -> "MySQLCommitter":
         """See `TwoPhaseCommitSink`."""
         from seamark.sinks.mysql.committer import MySQLCommitter
 

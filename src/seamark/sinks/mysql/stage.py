@@ -5,8 +5,6 @@ alter a staged row; only a key or a trigger of the target can refuse it. A stage
 quick loading. Its comment is the transaction's name.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +14,7 @@ from seamark.contracts.sink import CommitOutcome
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger
-from seamark.sinks.mysql.committable import (
-    MySQLCommittable,
-    TransactionName,
-    parse,
-    stage_prefix,
-)
+from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, parse, stage_prefix
 from seamark.sinks.mysql.table import read_checks
 
 _ORDER = "_seamark_row"

@@ -4,8 +4,6 @@ A type fits if every value either arrives unchanged or is refused with a warning
 it an error). `misfit` names the alterations that MySQL makes silently.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Failpoints: `xa-prepared` and `stage-written`: durable, the connection closed, and nobody knows yet.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ begun after its `mode`, `table` or `keys` were changed between two runs. It neve
 settings.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from seamark.contracts.attempt_name import AttemptName, plain

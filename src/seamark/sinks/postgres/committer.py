@@ -5,8 +5,6 @@ Ends the transactions of both ways, whatever the sink's current `mode`. Failpoin
 moved stages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
@@ -33,7 +31,7 @@ SLOWEST_MOVE_ROWS_PER_S = 5_000
 class PostgresCommitter:
     """Keeps one connection between calls, and replaces a broken one."""
 
-    def __init__(self, sink: PostgresSink, context: SinkContext) -> None:
+    def __init__(self, sink: "PostgresSink", context: SinkContext) -> None:
         self._sink = sink
         self._server = sink.server
         self._context = context

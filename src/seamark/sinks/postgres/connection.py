@@ -5,8 +5,6 @@ everything else a timer cuts the socket (`within`): a stopped or unreachable ser
 time-out of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -6,8 +6,6 @@ buffer is the stream itself. Formats: PostgreSQL's documentation of COPY, and th
 of its types; `tests/integration/postgres/test_sink_types.py` reads each type back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any

@@ -8,8 +8,6 @@
 A transaction ending a stage holds the stage's row locked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ makes it durable; any connection of the same role and database may end it.
 `pg_xact_status` of its 64-bit id, used once by a cluster, proves how a transaction ended.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ A row's `xmin` is the low half of its transaction's id. A prepared transaction's
 committable; a stage was moved by the transaction that wrote its row in the sink's ledger.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -33,7 +31,7 @@ _EXTRA = "_seamark_extra"
 _Writers = Mapping[int, tuple[int, ...]]
 
 
-def read(sink: PostgresSink, asked: ReadBack) -> Iterator[FoundRows]:
+def read(sink: "PostgresSink", asked: ReadBack) -> Iterator[FoundRows]:
     """Yield every row: by transaction, or by epoch if a column has it, or without either."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
     try:

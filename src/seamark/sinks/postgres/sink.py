@@ -1,7 +1,5 @@
 """`PostgresSink`: the user's configuration, checked when it is built."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -5,8 +5,6 @@ A stage table is an ordinary, logged table. An unlogged one is emptied when the 
 a crash, and a flushed transaction must survive that (`docs/adr/0007-postgresql.md`).
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import Any

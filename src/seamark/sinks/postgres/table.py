@@ -1,7 +1,5 @@
 """The target table: reads its columns from the catalog, checks the DataFrame's, creates it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ the start, not by the first row too large. (The server still rounds to a column'
 and checks its length and its constraints, as for an INSERT.)
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
@@ -45,7 +43,7 @@ class ColumnType:
     name: str
     oid: int
     shown: str
-    element: ColumnType | None = None
+    element: "ColumnType | None" = None
 
 
 def kind(spark_type: str) -> str:

@@ -4,8 +4,6 @@
 savepoint; it finds the rows refused by the server by copying smaller and smaller parts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ Every key begins with ``seamark:<job id>:<sink uid>:`` and ends with one of: ``g
 blocks), ``committed`` (a sorted set: handles of applied stages, by epoch), ``synced``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
@@ -21,7 +19,7 @@ class RedisCommittable(AttemptCommittable):
     blocks: int = UNKNOWN
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> "Keys":
         """The keys of the stage's own job and sink."""
         return Keys(self.job_id, self.sink_uid)
 

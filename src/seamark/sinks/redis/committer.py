@@ -5,8 +5,6 @@ stages left from a time in staged mode. Failpoints: `block-applied` after the an
 `ledger-committed` when a stage is applied and its proof written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time
@@ -42,7 +40,7 @@ _COMMITS = {
 class RedisCommitter(ConnectedCommitter):
     """See `Committer`."""
 
-    def __init__(self, sink: RedisSink, context: SinkContext) -> None:
+    def __init__(self, sink: "RedisSink", context: SinkContext) -> None:
         super().__init__(context.sink_uid, sink.describe(), _log)
         self._sink = sink
         self._context = context

@@ -14,8 +14,6 @@ A count of fields of -1 deletes the whole hash.
 In MessagePack the operation and the time to live in ms (empty: for ever) come first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

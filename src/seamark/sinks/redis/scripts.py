@@ -18,8 +18,6 @@ once and in order, whoever continues a commit, and however often.
 Every call sends its script as text: beside a block this costs nothing, and it cannot be lost.
 """
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS

@@ -4,8 +4,6 @@ Only this module knows redis-py. It uses the bare connection: no retries behind 
 bytes go out unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial

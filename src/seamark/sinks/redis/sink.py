@@ -1,7 +1,5 @@
 """`RedisSink`: the user's configuration, checked when it is built."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -161,7 +159,7 @@ class RedisSink(StagingSink[RedisCommittable]):
 
         return listed(preflight.look(self, f"sink `{context.sink_uid}`: {self.describe()}"))
 
-    def create_writer(self, context: WriterContext) -> RedisWriter:
+    def create_writer(self, context: WriterContext) -> "RedisWriter":
         """See `TwoPhaseCommitSink`. Connects at the first row."""
         from seamark.sinks.redis.rows import Layout
         from seamark.sinks.redis.writer import StageWriter, UpsertWriter
@@ -173,7 +171,7 @@ class RedisSink(StagingSink[RedisCommittable]):
 
     create_selective_writer = create_writer
 
-    def create_committer(self, context: SinkContext) -> RedisCommitter:
+    def create_committer(self, context: SinkContext) -> "RedisCommitter":
         """See `TwoPhaseCommitSink`."""
         from seamark.sinks.redis.committer import RedisCommitter
 

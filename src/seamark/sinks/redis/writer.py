@@ -4,8 +4,6 @@ The next block is encoded while one is on its way. Failpoints: `rows-written`: a
 all there, nobody told yet; `stage-written`: the stage is whole, nobody told yet.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Invariants:
 - A staged file is deleted only after its ledger row is durable.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import threading
@@ -16,13 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.contracts.sink import (
-    AbortOutcome,
-    CommitOutcome,
-    Lingering,
-    OpenFacts,
-    SinkContext,
-)
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten

@@ -8,8 +8,6 @@ tombstone: it makes a late commit fail. The primary key lets only one of them st
 All access goes through the ADBC driver's copy of SQLite: two copies break each other's POSIX locks.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A staged file says in its schema's metadata which it is, so rows staged before a
 sink's settings still move as they were meant.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Checks the database before any row is written: `findings` changes nothing; `check` raises the
 first error of a start, and makes what the job needs."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

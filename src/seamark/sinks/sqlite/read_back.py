@@ -1,7 +1,5 @@
 """Reads the table back for an audit: every row, without a word on who inserted it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pyarrow as pa

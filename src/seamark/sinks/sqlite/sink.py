@@ -1,7 +1,5 @@
 """`SQLiteSink`: the user's configuration, and the columns of the table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Task side: writes Arrow batches into one durable Arrow IPC file beside the database."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

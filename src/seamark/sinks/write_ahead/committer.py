@@ -5,8 +5,6 @@ the durable record. Failpoints: `rows-sent` before the record, `sent-recorded` a
 coordinator deletes the files once the epoch has its committed record.
 """
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,10 +16,7 @@ from seamark.contracts.spool import parse_path
 from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import open_directory
 from seamark.model import failpoints
-from seamark.model.errors import (
-    CommitFailedError,
-    SendRefusedError,
-)
+from seamark.model.errors import CommitFailedError, SendRefusedError
 from seamark.sinks.internal.servers import usable
 from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, Sent, SpooledRows, read_sent
 
@@ -34,7 +29,7 @@ log = logging.getLogger(__name__)
 class WriteAheadCommitter:
     """See `Committer`. Holds nothing open between calls."""
 
-    def __init__(self, sink: WriteAheadSink, context: SinkContext) -> None:
+    def __init__(self, sink: "WriteAheadSink", context: SinkContext) -> None:
         self._sink = sink
         self._context = context
         self._name = f"sink {context.sink_uid!r}: {sink.describe()}"

@@ -3,8 +3,6 @@
 The function stays in the driver: executors get the sink without it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,7 +30,7 @@ class ForeachBatchSink(WriteAheadSink):
     idempotent: bool = False
     send_timeout: Duration = "10min"
     with_epoch: bool = False
-    permanent_errors: Sequence[type[Exception]] = (Exception,)
+    permanent_errors: "Sequence[type[Exception]]" = (Exception,)
     output_modes = OUTPUT_MODES  # as Spark's own
 
     def __post_init__(self) -> None:
@@ -52,7 +50,7 @@ class ForeachBatchSink(WriteAheadSink):
         """Return the function's name."""
         return f"function {getattr(self.function, '__qualname__', type(self.function).__name__)}"
 
-    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+    def send(self, batches: "Iterator[pa.RecordBatch]", token: EpochToken) -> None:
         """Call the function with the epoch's rows, read by executors from the spool files."""
         assert isinstance(batches, SpooledBatches)
         assert self.function is not None

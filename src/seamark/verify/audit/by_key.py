@@ -4,8 +4,6 @@ The ledger keeps the hashes of each epoch's keys and rows. Where several tasks w
 epoch, the row of any of them may stand. The table is read once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ By transaction, a cell is a task's rows in one target partition; several tasks w
 does not tell apart share their cells. Otherwise a cell is an epoch, or everything.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

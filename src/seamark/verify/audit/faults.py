@@ -5,8 +5,6 @@ With one row too many they are its hash and the square of it; with one too few, 
 with one row changed, only that row y fits: with x = y - first, y*y - x*x = second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 A job may run meanwhile: epochs committed after the audit began are not judged.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

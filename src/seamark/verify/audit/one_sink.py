@@ -3,8 +3,6 @@
 The target is read once if nothing differs, else twice: the second time for the rows themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

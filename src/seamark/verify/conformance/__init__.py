@@ -14,8 +14,6 @@ hold the tests, `steps.py` and `proxy.py` their parts; docs/write-a-sink.md walk
 sink. Nothing here needs Spark.
 """
 
-from __future__ import annotations
-
 import pytest
 
 # Before the import: only then does pytest show the values of a failed assertion.

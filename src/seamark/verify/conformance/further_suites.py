@@ -1,7 +1,5 @@
 """Further tests, for some sinks only; each class names its systems."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -5,8 +5,6 @@ value; a reader sees one value for each number. A late writer may raise or be si
 reader's view counts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import signal

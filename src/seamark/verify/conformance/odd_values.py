@@ -4,8 +4,6 @@ The law: each value arrives as Spark's own batch writes it, or its row, its type
 name is refused before the decision. Never another value.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence

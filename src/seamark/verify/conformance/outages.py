@@ -4,8 +4,6 @@ A call without an answer raises, or returns RETRY, within `AWAY_ANSWER_S`. When 
 the same call succeeds, and each row is there once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator

@@ -4,8 +4,6 @@ Drivers differ by their generation alone, as in a real job. A process that must 
 (`../child.py`): it gets the pickled sink and ends with SIGKILL.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

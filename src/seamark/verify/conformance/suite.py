@@ -4,8 +4,6 @@
 numbers, so a reader's list shows loss and duplicates at once.
 """
 
-from __future__ import annotations
-
 import pickle
 import random
 import signal

@@ -1,7 +1,5 @@
 """`SinkConformance` for a subclass of `sm.WriteAheadSink`: its transaction is a whole epoch."""
 
-from __future__ import annotations
-
 import signal
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
