@@ -9,8 +9,8 @@ stage. So rows of one partition, or one key, never overtake each other (docs/una
 Spark (`ArrowWriter.sizeInBytes`) adds up the sizes of a batch's buffers again for every row: a
 sixth of an executor's CPU in a plain copy. If the last epoch's rows were small enough to keep a
 full batch far below the limit, and so many that this counts, the next epoch is written without it.
-A driver's first epoch always has the limit. So if an epoch grows out of hand and kills a driver, it
-runs again under the limit.
+A run's first epoch has the limit, and so have all after one of large rows. So an epoch that grows
+out of hand and kills a driver runs again under the limit, and so do the later ones.
 """
 
 import contextlib
@@ -63,6 +63,8 @@ class BatchLimit:
         sinks = [sink for task in tasks for sink in task.sinks.values()]
         rows = sum(sink.rows for sink in sinks)
         small = sum(sink.data_bytes for sink in sinks) <= rows * self._small_bytes
+        if not small:
+            self._small_bytes = -1
         lift = small and rows >= len(tasks) * self._many_rows
         if rows and lift != self._lifted:
             session.conf.set(_BYTES, _NO_BYTES_LIMIT if lift else self._given)

@@ -43,6 +43,16 @@ def test_the_limit_stays_where_a_task_has_few_rows(spark: SparkSession) -> None:
     assert session.conf.get(LIMIT) == before
 
 
+def test_a_run_with_large_rows_keeps_the_limit(spark: SparkSession) -> None:
+    """Only its first epoch of large rows meets tasks without it."""
+    session = spark.newSession()
+    before = session.conf.get(LIMIT)
+    limit = BatchLimit()
+    for tasks in ([MANY], [task(20_000, 600_000_000)], [MANY], [MANY]):
+        limit.after_epoch(session, tasks)
+    assert session.conf.get(LIMIT) == before
+
+
 def test_without_a_limit_on_rows_the_one_on_bytes_stays(spark: SparkSession) -> None:
     session = spark.newSession()
     before = session.conf.get(LIMIT)
