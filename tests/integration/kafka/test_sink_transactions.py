@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
@@ -225,6 +226,25 @@ def test_lingering_lists_exactly_this_jobs_and_sinks_open_transactions(
     for context_job, uid in ((job, kit.UID), (other, kit.UID), (job, "elsewhere")):
         kit.abort_all(sink, context_job, uid)
     stranger.abort_transaction(30)
+
+
+@pytest.mark.parametrize("topics", [False, True], ids=["one topic", "a topic for each row"])
+def test_attempts_that_give_up_as_the_broker_answers_leave_nothing_open(
+    kafka: LocalKafka, topic: Topic, topics: bool
+) -> None:
+    """The answer to the registration of the partition arrives before, within or after the abort."""
+    job, name = kit.new_job(), topic()
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    rows = kit.numbers(range(500))
+    if topics:
+        rows = rows.append_column("topic", pa.array([name] * 500))
+    for number in range(60):
+        writer = sink.create_writer(kit.attempt(job, epoch=number))
+        writer.write(rows)
+        time.sleep(number % 10 / 2000)
+        writer.abort()
+    with kit.committing(sink, kit.driver(job)) as committer:
+        assert list(committer.list_lingering()) == []
 
 
 def test_an_attempt_that_gives_up_frees_the_readers_at_once(

@@ -258,6 +258,8 @@ class NativeProducer(Producer):
     def abort(self, timeout_s: float) -> None:
         """See `producer.Producer`."""
         deadline = time.monotonic() + timeout_s
+        if self._transactional:
+            self._await_first(timeout_s / 2)
         self._library.purge(self._client, c.PURGE_QUEUE | c.PURGE_IN_FLIGHT)
         if not self._transactional:
             return

@@ -11,6 +11,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,18 @@ class Producer(ABC):
     @abstractmethod
     def abort(self, timeout_s: float) -> None:
         """Drop the queued rows and try to abort the transaction; raises nothing."""
+
+    def _await_first(self, timeout_s: float) -> None:
+        """Wait until the broker has one of the transaction's rows, if there are any.
+
+        librdkafka ignores the answer to the registration of a partition that arrives after an
+        abort has begun. If it was the first, the abort ends nothing, and the broker keeps an open
+        transaction (https://github.com/confluentinc/librdkafka/issues/4849).
+        """
+        deadline = time.monotonic() + timeout_s
+        with suppress(WriteRefusedError):  # the delivery has failed: nothing to wait for
+            while self.sent and not self.acknowledged and time.monotonic() < deadline:
+                self.serve(0.01)
 
     @abstractmethod
     def close(self) -> None:

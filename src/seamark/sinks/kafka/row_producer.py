@@ -148,9 +148,11 @@ class RowProducer(Producer):
         import confluent_kafka
 
         try:
+            if self._transactional:
+                self._await_first(timeout_s / 2)
             self._client.purge()
             if self._transactional:
-                self._client.abort_transaction(timeout_s)
+                self._client.abort_transaction(timeout_s / 2)
         except confluent_kafka.KafkaException:
             pass  # best effort: the driver aborts the rest
 

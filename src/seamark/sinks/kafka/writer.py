@@ -22,7 +22,7 @@ from seamark.sinks.kafka.producer_pool import Lease, ProducerPool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ABORT_TIMEOUT_S = 2.0
+_ABORT_TIMEOUT_S = 6.0
 _IDENTITY_TIMEOUT_S = 10.0
 
 
