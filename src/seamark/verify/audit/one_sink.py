@@ -263,4 +263,4 @@ class SinkAudit(SinkReading):
         return [suspect for cell, suspect in self._suspects.items() if cell not in torn]
 
 
-_NO_BATCH = pa.record_batch({"none": pa.array([], pa.null())})
+_NO_BATCH = pa.record_batch({"none": pa.nulls(0)})
