@@ -7,7 +7,7 @@ still move as meant.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,9 @@ import pyarrow.parquet as pq
 
 from seamark.contracts.read_back import DELETE
 from seamark.file_systems import Directory
+from seamark.sinks.delta.committable import DataFile
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
-
-if TYPE_CHECKING:
-    from seamark.sinks.delta.committable import DataFile
 
 NEW, CHANGED = "new", "changed"
 
@@ -41,7 +39,7 @@ def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
     return kept.append_column(STAGED_OP, what)
 
 
-def merge(table: Any, files: Directory, staged: "Sequence[DataFile]", properties: Any) -> None:
+def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: Any) -> None:
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
     if nothing of the table changes."""
     keys, op = staged[0].keys, staged[0].op

@@ -6,13 +6,12 @@ acknowledgement is thus counted at no cost per row. Rows are grouped by partitio
 first one without room, so the rest is sent again from there.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
 from seamark.sinks.kafka import msk_iam
@@ -28,9 +27,6 @@ from seamark.sinks.kafka.producer import (
     explained,
     refused,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EMPTY = ctypes.create_string_buffer(1)
 _EMPTY_ADDRESS = ctypes.addressof(_EMPTY)
@@ -291,8 +287,6 @@ class NativeProducer(Producer):
 
 
 def _binary(column: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         return column
     return column.cast(pa.large_binary() if "large" in str(column.type) else pa.binary())

@@ -8,12 +8,10 @@ Rows without a key are spread in runs, as by Java's sticky partitioner.
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 LONGEST_KEY = 256
 """Bytes. Above this, a loop in C over one key beats a loop in numpy over all keys."""
@@ -56,7 +54,7 @@ class Partitioner:
         self._available = np.array(available or range(count), np.int32)
         self._turn = random.randrange(len(self._available))
 
-    def of(self, keys: "pa.Array") -> Any | None:
+    def of(self, keys: pa.Array) -> Any | None:
         """Return each row's partition (int32); None if a key is longer than `LONGEST_KEY`."""
         if keys.null_count == len(keys):
             return self._runs(len(keys))
@@ -81,7 +79,7 @@ class Partitioner:
         return self._available[turns % len(self._available)]
 
 
-def layout(column: "pa.Array") -> tuple[Any, Any, Any]:
+def layout(column: pa.Array) -> tuple[Any, Any, Any]:
     """Return the start and length of each value of a (large) binary array, as int64, and the bytes
     they refer to. A null has any start, and the length found in the buffers."""
     wide = str(column.type).startswith("large")

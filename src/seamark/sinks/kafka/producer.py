@@ -13,12 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from seamark.model.errors import WriteRefusedError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Rows = dict[str, dict[int, int]]
 Groups = tuple[Any | None, list[tuple[int, int, int]]]
@@ -94,7 +93,7 @@ class Producer(ABC):
         """Forget the counts, and begin a transaction if there is a transactional id."""
 
     @abstractmethod
-    def produce(self, batch: "pa.RecordBatch") -> None:
+    def produce(self, batch: pa.RecordBatch) -> None:
         """Hand over every row, in order; waits while the queue is full. Raises WriteRefusedError
         for a refused row, or after `stall_timeout_s` without progress."""
 

@@ -4,11 +4,12 @@ A record batch names its producer by id and epoch, and so does each committable:
 transaction between two `init_transactions`. Consumers do not tell it, so batches are fetched raw.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError
@@ -17,8 +18,6 @@ from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.record_batches import LogBatch, batches, decode
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seamark.sinks.kafka.sink import KafkaSink
 
 FETCH_BYTES = 8 << 20
@@ -29,7 +28,7 @@ _BEFORE_THE_LOG = 1
 _NO_DATA_ROUNDS = 20
 
 
-def read(sink: KafkaSink, asked: ReadBack, broker: BrokerConnection) -> Iterator[FoundRows]:
+def read(sink: "KafkaSink", asked: ReadBack, broker: BrokerConnection) -> Iterator[FoundRows]:
     """Yield the rows of every partition, up to the last stable offset of now."""
     writers: dict[tuple[int, int], tuple[int, ...]] = {}
     topics = {sink.topic} if sink.topic else set[str]()
@@ -77,9 +76,6 @@ class _Form:
     framed: bool
 
     def rows(self, records: Any, topic: str) -> pa.RecordBatch:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         values = records.values
         if self.framed:
             values = pc.binary_slice(values, schema_registry.FRAME_BYTES)

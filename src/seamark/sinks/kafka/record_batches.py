@@ -4,20 +4,16 @@
 once: one step in Python per record, to find where the next begins, and numpy for the fields.
 """
 
-from __future__ import annotations
-
 import io
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from seamark.model.errors import OperationFailedError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_END = 12
@@ -69,8 +65,6 @@ def batches(log: bytes) -> Iterator[LogBatch]:
 
 
 def _decompressed(body: bytes, codec: int) -> bytes:
-    import pyarrow as pa
-
     if codec == 0:
         return body
     if codec == _SNAPPY:
@@ -92,8 +86,6 @@ def _from_snappy(body: bytes) -> bytes:
 
 
 def _snappy_block(block: bytes) -> bytes:
-    import pyarrow as pa
-
     size, shift = 0, 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
@@ -179,8 +171,6 @@ def _varints(raw: Any, at: Any) -> Any:
 def _pieces(data: bytes, places: Sequence[Any], null: Sequence[Any]) -> list[pa.Array]:
     """Return keys and values: the whole data as one binary array, cut at every place, has them at
     every other position."""
-    import pyarrow as pa
-
     cuts = np.stack(places, axis=1).reshape(-1)
     offsets = pa.py_buffer(cuts.astype(np.int64))
     whole = pa.Array.from_buffers(
@@ -195,8 +185,6 @@ def _pieces(data: bytes, places: Sequence[Any], null: Sequence[Any]) -> list[pa.
 
 def _headers(data: bytes, at: Any, counts: Any) -> pa.Array | None:
     """Return the records' headers; the few records with some are read one by one."""
-    import pyarrow as pa
-
     if not counts.any():
         return None
     found: list[list[dict[str, Any]]] = [[] for _ in counts]

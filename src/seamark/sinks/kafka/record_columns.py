@@ -6,19 +6,16 @@ a topic's rows, as Spark reads them, are copied without a select. With it the va
 columns (their schema: `avro_schema.py`). `sink.py` describes the user's settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.internal.columns import cast_to_text, check_columns, to_json
 from seamark.sinks.kafka.avro_schema import AvroSchema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROUTING = ("topic", "partition", "headers")
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -32,9 +29,6 @@ _KEY_AS_TEXT = ("boolean", "tinyint", "smallint", "int", "bigint", "decimal", "d
 def as_found(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows with what a record tells of them: it has no wish for a partition, and no
     difference between null headers and none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     names = batch.schema.names
     if "partition" in names:
         batch = batch.select([name for name in names if name != "partition"])
@@ -94,7 +88,7 @@ class RecordColumns:
             return None
         return AvroSchema.of(self._parts(schema).value, self.value_schema, self.topic, self.name)
 
-    def _parts(self, schema: Schema) -> _Parts:
+    def _parts(self, schema: Schema) -> "_Parts":
         by_name: dict[str, Column] = {}
         named = {name.lower() for name in (*self.key, *self.value)}
         for column in schema:

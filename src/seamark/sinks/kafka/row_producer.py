@@ -1,15 +1,13 @@
 """The general producer: row by row through the Python client, for rows with headers or with a topic
 of their own, and where librdkafka cannot be called directly. It takes twice the CPU."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
 from seamark.sinks.kafka import msk_iam, producer
 from seamark.sinks.kafka.producer import Producer, ProducerConfig, Progress, explained, refused
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 HEADER_WITHOUT_KEY = "a header is null, or its key is; give each a key"
 
@@ -50,7 +48,7 @@ class RowProducer(Producer):
         if self._transactional:
             self._call(self._client.begin_transaction)
 
-    def produce(self, batch: "pa.RecordBatch") -> None:
+    def produce(self, batch: pa.RecordBatch) -> None:
         """See `producer.Producer`."""
         for row in batch.to_pylist():
             topic = self._config.topic or row.get("topic")

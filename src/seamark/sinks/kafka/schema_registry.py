@@ -7,16 +7,16 @@ wire format: a zero byte, then the id in four bytes, then the Avro bytes (`frame
 import re
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
 from seamark.model.packages import install_command
 from seamark.sinks.kafka import options
 from seamark.sinks.kafka.avro_schema import AvroSchema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _DEFAULTS = {"timeout": 10, "max.retries": 1}
 _FRAME = ">bI"
@@ -87,11 +87,8 @@ def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink
         ) from None
 
 
-def framed(values: "pa.Array", schema_id: int) -> "pa.Array":
+def framed(values: pa.Array, schema_id: int) -> pa.Array:
     """Return a batch's Avro values, each with the schema's id in front."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
         values = values.cast(pa.binary())
     header = pa.scalar(struct.pack(_FRAME, 0, schema_id), values.type)

@@ -4,15 +4,15 @@ One refusal by the broker ends the whole transaction. So the writer first measur
 arithmetic over whole columns, against the limits of librdkafka and of the topic.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.model.errors import WriteRefusedError
@@ -22,9 +22,6 @@ from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.row_producer import HEADER_WITHOUT_KEY
 from seamark.sinks.kafka.topic_facts import TopicFacts
 from seamark.sinks.kafka.writer import KafkaWriter
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ASK_TIMEOUT_S = 20.0
 """How long no broker may answer, or know the sink's own topic; it existed when the job started."""
@@ -99,8 +96,6 @@ class SelectiveKafkaWriter(KafkaWriter):
 
     def _topics(self, batch: pa.RecordBatch) -> list[tuple[str | None, Any]]:
         """Return each topic of the rows, with a mask of its rows."""
-        import pyarrow.compute as pc
-
         if self._config.topic is not None:
             return [(self._config.topic, np.ones(batch.num_rows, bool))]
         column = batch.column("topic")
@@ -116,8 +111,6 @@ class SelectiveKafkaWriter(KafkaWriter):
 
 def _sizes(batch: pa.RecordBatch) -> Any:
     """Return the bytes of key, value and headers of each row."""
-    import pyarrow.compute as pc
-
     sizes = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns[:2]:
         sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
@@ -135,8 +128,6 @@ def _sizes(batch: pa.RecordBatch) -> Any:
 
 def _with_keyless_headers(batch: pa.RecordBatch) -> Any:
     """Return a mask of the rows with a null header, or with a header whose key is null."""
-    import pyarrow.compute as pc
-
     headers = batch.column("headers")
     keys = pc.struct_field(pc.list_flatten(headers), "key")  # null where the struct is
     keyless = pc.filter(pc.list_parent_indices(headers), keys.is_null())

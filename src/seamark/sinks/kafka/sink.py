@@ -1,13 +1,13 @@
 """`KafkaSink`: the user's configuration, checked when it is built."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
 
 from seamark.contracts import places
 from seamark.contracts.dead_letters import dead_letters_as_json
@@ -38,8 +38,6 @@ from seamark.sinks.kafka.transactional_id import capped, owner
 from seamark.sinks.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seamark.sinks.kafka.committer import KafkaCommitter
 
 
@@ -54,7 +52,7 @@ def no_prefix(sink: str, prefix: object) -> Finding:
     )
 
 
-def timeout_too_short(sink: KafkaSink, context: SinkContext) -> Iterator[Finding]:
+def timeout_too_short(sink: "KafkaSink", context: SinkContext) -> Iterator[Finding]:
     """The broker may abort a transaction before its epoch is committed. A transaction must outlive
     the longest possible wait for its commit; with a spool, one checkpoint interval."""
     needed = {"checkpoint interval": context.checkpoint_interval_s}
@@ -325,8 +323,6 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
         """See `DeadLetterFormat`: the key is the uid of the sink that refused the row, the value is
         the letter as a JSON object."""
-        import pyarrow as pa
-
         if self.topic is None:
             raise ConfigurationError(
                 f"{self._name} has no topic=, and a dead letter names none; give it one"
@@ -373,7 +369,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
             stall_timeout_s=stall_timeout_s,
         )
 
-    def create_committer(self, context: SinkContext) -> KafkaCommitter:
+    def create_committer(self, context: SinkContext) -> "KafkaCommitter":
         """See `TwoPhaseCommitSink`."""
         from seamark.sinks.kafka.committer import KafkaCommitter
 

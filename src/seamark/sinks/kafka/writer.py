@@ -4,11 +4,10 @@ The failpoints here: `transaction-begun` (the broker holds some rows of an open 
 `transaction-flushed` (it holds them all, and nobody knows yet).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from seamark.contracts.read_back import Targets
 from seamark.contracts.sink import WriterContext
@@ -18,9 +17,6 @@ from seamark.sinks.kafka import record_columns, schema_registry
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.producer import ProducerConfig, flush
 from seamark.sinks.kafka.producer_pool import Lease, ProducerPool
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _ABORT_TIMEOUT_S = 6.0
 _IDENTITY_TIMEOUT_S = 10.0

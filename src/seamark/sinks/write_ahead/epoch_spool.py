@@ -10,15 +10,14 @@ Object stores have no rename and so no claim. There only the protocol's seals ke
 abort apart: an abort needs a seal before it comes here.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from seamark.contracts import spool
 from seamark.contracts.committables import dump_committable, load_committable
@@ -27,9 +26,6 @@ from seamark.contracts.spool import SpoolFile, parse_path
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model.errors import CorruptRecordError
 from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,9 @@ class EpochSpool:
     """Whether another job wrote the files, and neither they nor its records are left."""
 
     @classmethod
-    def find(cls, files: Sequence[SpooledRows], own_uri: str, hadoop: HadoopSettings) -> EpochSpool:
+    def find(
+        cls, files: Sequence[SpooledRows], own_uri: str, hadoop: HadoopSettings
+    ) -> "EpochSpool":
         """Look where the files of one attempt were written, then in the running job's own spool.
         The whole checkpoint may have been moved since. Or the files have come with a savepoint, and
         their job's directory may be gone or out of reach."""
@@ -104,7 +102,7 @@ class EpochSpool:
             return own
 
     @classmethod
-    def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> EpochSpool:
+    def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> "EpochSpool":
         """Return one epoch of a spool, listed now."""
         directory = open_directory(uri, hadoop)
         return cls(directory, hadoop, epoch, frozenset(directory.list(str(epoch))))
@@ -139,7 +137,7 @@ class EpochSpool:
             return self.directory.size(handle + CLAIMED) is not None  # another driver was first
         return True
 
-    def read(self, handles: Sequence[str], context: SinkContext) -> SpooledBatches:
+    def read(self, handles: Sequence[str], context: SinkContext) -> "SpooledBatches":
         """Return the batches of claimed files, for the sink of `context`."""
         suffix = CLAIMED if hasattr(self.directory, "rename") else ""
         return SpooledBatches(self.directory, context, [h + suffix for h in handles])
@@ -154,7 +152,7 @@ class EpochSpool:
         return handle + CLAIMED if handle + CLAIMED in self.files else handle
 
 
-class SpooledBatches(Iterator["pa.RecordBatch"]):
+class SpooledBatches(Iterator[pa.RecordBatch]):
     """The batches of one epoch, with their location for a sender that reads them in executors."""
 
     def __init__(self, directory: Directory, context: SinkContext, paths: list[str]) -> None:

@@ -3,9 +3,11 @@
 The function stays in the driver: executors get the sink without it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from seamark.api.checks import yes_or_no
 from seamark.contracts.sink import OUTPUT_MODES
@@ -15,11 +17,6 @@ from seamark.model.errors import ConfigurationError
 from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 from seamark.sinks.write_ahead.spark_format import spooled_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class ForeachBatchSink(WriteAheadSink):
         """Return the function's name."""
         return f"function {getattr(self.function, '__qualname__', type(self.function).__name__)}"
 
-    def send(self, batches: "Iterator[pa.RecordBatch]", token: EpochToken) -> None:
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """Call the function with the epoch's rows, read by executors from the spool files."""
         assert isinstance(batches, SpooledBatches)
         assert self.function is not None

@@ -1,15 +1,15 @@
 """`WriteAheadSink.http`: POSTs an epoch's rows to an endpoint."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
 
 from seamark.api.checks import one_of, whole_number, yes_or_no
 from seamark.contracts.dead_letters import dead_letters_as_json
@@ -23,9 +23,6 @@ from seamark.model.packages import load_driver
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, to_json
 from seamark.sinks.write_ahead.sink import WriteAheadSink
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CONTENT_TYPES = {"json": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
 PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -106,8 +103,6 @@ class HttpSink(WriteAheadSink):
 
     def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
         """See `DeadLetterFormat`. Returns the columns of a dead letter, for JSON as one object."""
-        import pyarrow as pa
-
         if self.format == "arrow":
             return letters
         return pa.record_batch({"value": pa.array(dead_letters_as_json(letters), pa.string())})
@@ -219,8 +214,6 @@ def _lines(batches: list[pa.RecordBatch]) -> bytes:
 
 
 def _arrow(batches: list[pa.RecordBatch]) -> bytes:
-    import pyarrow as pa
-
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, batches[0].schema) as stream:
         for batch in batches:

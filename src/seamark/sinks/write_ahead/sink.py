@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.contracts.spool import SpoolWriter
@@ -23,8 +25,6 @@ from seamark.sinks.write_ahead.committer import WriteAheadCommitter
 from seamark.sinks.write_ahead.epoch_spool import EpochSpool, SpooledRows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink
     from seamark.sinks.write_ahead.http import HttpSink
     from seamark.sinks.write_ahead.spark_format import SparkFormatSink

@@ -3,12 +3,12 @@
 The one sink that knows Spark: it *is* a Spark job, run by the driver at the commit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts import spool
@@ -20,9 +20,6 @@ from seamark.model.errors import ConfigurationError, PreflightError, SendRefused
 from seamark.model.findings import Finding, FindingCode
 from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MODES = ("append", "overwrite")
 """Without Spark's other modes: after an interrupted write they would skip the epoch."""
