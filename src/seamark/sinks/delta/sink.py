@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from seamark.api.checks import yes_or_no
 from seamark.contracts.committables import load_committable
@@ -14,15 +13,13 @@ from seamark.file_systems import HadoopSettings, shared_uri
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.delta import types
+from seamark.sinks.delta import preflight, types
 from seamark.sinks.delta.committable import DeltaCommittable
+from seamark.sinks.delta.committer import DeltaCommitter
 from seamark.sinks.delta.writer import DeltaWriter
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, column_names, require_column
 from seamark.sinks.internal.servers import listed
-
-if TYPE_CHECKING:
-    from seamark.sinks.delta.committer import DeltaCommitter
 
 _OTHERS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]")
 _OTHERS_IN_URIS = {
@@ -136,8 +133,6 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
 
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
-        from seamark.sinks.delta import preflight
-
         name = f"sink `{context.sink_uid}`: {self.describe()}"
         return listed(preflight.look(self, context, name))
 
@@ -148,10 +143,8 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
 
     create_selective_writer = create_writer
 
-    def create_committer(self, context: SinkContext) -> "DeltaCommitter":
+    def create_committer(self, context: SinkContext) -> DeltaCommitter:
         """See `TwoPhaseCommitSink`."""
-        from seamark.sinks.delta.committer import DeltaCommitter
-
         return DeltaCommitter(self, context)
 
     load = staticmethod(partial(load_committable, DeltaCommittable))

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -30,15 +30,13 @@ from seamark.sinks.kafka import (
 from seamark.sinks.kafka import committable as committables
 from seamark.sinks.kafka.broker import BrokerConnection
 from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.committer import KafkaCommitter
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from seamark.sinks.kafka.record_columns import RecordColumns
 from seamark.sinks.kafka.selective_writer import SelectiveKafkaWriter
 from seamark.sinks.kafka.transactional_id import capped, owner
 from seamark.sinks.kafka.writer import KafkaWriter
-
-if TYPE_CHECKING:
-    from seamark.sinks.kafka.committer import KafkaCommitter
 
 
 def no_prefix(sink: str, prefix: object) -> Finding:
@@ -369,10 +367,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
             stall_timeout_s=stall_timeout_s,
         )
 
-    def create_committer(self, context: SinkContext) -> "KafkaCommitter":
+    def create_committer(self, context: SinkContext) -> KafkaCommitter:
         """See `TwoPhaseCommitSink`."""
-        from seamark.sinks.kafka.committer import KafkaCommitter
-
         return KafkaCommitter(self, context)
 
     dump = staticmethod(committables.dump)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from seamark.contracts.committables import load_committable
 from seamark.contracts.read_back import FoundRows, ReadBack
@@ -14,13 +14,12 @@ from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import check_columns, text_expression
 from seamark.sinks.internal.servers import listed, shown
 from seamark.sinks.internal.sql_sink import SqlSink
+from seamark.sinks.mysql import preflight, read_back
 from seamark.sinks.mysql.committable import STAGE_PREFIX, MySQLCommittable
+from seamark.sinks.mysql.committer import MySQLCommitter
 from seamark.sinks.mysql.connection import Address, parse_url
 from seamark.sinks.mysql.ledger import TABLE as LEDGER
 from seamark.sinks.mysql.writer import MySQLWriter, Target
-
-if TYPE_CHECKING:
-    from seamark.sinks.mysql.committer import MySQLCommitter
 
 _MODES = ("xa", "staged", "upsert")
 
@@ -112,15 +111,11 @@ class MySQLSink(SqlSink[MySQLCommittable]):
 
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
-        from seamark.sinks.mysql import preflight
-
         name = f"sink `{context.sink_uid}`: {self.describe()}"
         return listed(preflight.look(self, context, name))
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: a table does not tell who has inserted a row."""
-        from seamark.sinks.mysql import read_back
-
         yield from read_back.read(self, asked)
 
     def create_writer(self, context: WriterContext) -> MySQLWriter:
@@ -130,10 +125,8 @@ class MySQLSink(SqlSink[MySQLCommittable]):
 
     create_selective_writer = create_writer
 
-    def create_committer(self, context: SinkContext) -> "MySQLCommitter":
+    def create_committer(self, context: SinkContext) -> MySQLCommitter:
         """See `TwoPhaseCommitSink`."""
-        from seamark.sinks.mysql.committer import MySQLCommitter
-
         return MySQLCommitter(self, context)
 
     load = staticmethod(partial(load_committable, MySQLCommittable))

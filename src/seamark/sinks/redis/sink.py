@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from seamark.api.checks import one_of
 from seamark.contracts.committables import load_committable
@@ -17,12 +17,12 @@ from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, require_column, text_expression
 from seamark.sinks.internal.committables import StagingSink
 from seamark.sinks.internal.servers import listed, shown
+from seamark.sinks.redis import preflight
 from seamark.sinks.redis.committable import PREFIX, RedisCommittable
+from seamark.sinks.redis.committer import RedisCommitter
+from seamark.sinks.redis.rows import Layout
 from seamark.sinks.redis.server import Address, parse_url
-
-if TYPE_CHECKING:
-    from seamark.sinks.redis.committer import RedisCommitter
-    from seamark.sinks.redis.writer import RedisWriter
+from seamark.sinks.redis.writer import RedisWriter, StageWriter, UpsertWriter
 
 _AS_STRING = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal",
@@ -155,15 +155,10 @@ class RedisSink(StagingSink[RedisCommittable]):
 
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
-        from seamark.sinks.redis import preflight
-
         return listed(preflight.look(self, f"sink `{context.sink_uid}`: {self.describe()}"))
 
-    def create_writer(self, context: WriterContext) -> "RedisWriter":
+    def create_writer(self, context: WriterContext) -> RedisWriter:
         """See `TwoPhaseCommitSink`. Connects at the first row."""
-        from seamark.sinks.redis.rows import Layout
-        from seamark.sinks.redis.writer import StageWriter, UpsertWriter
-
         ttl_ms = None if self.ttl is None else round(seconds(self.ttl, "ttl") * 1000)
         layout = Layout(self.key, self.value, self.key_prefix, ttl_ms, self.op)
         kind = UpsertWriter if self.mode == "upsert" else StageWriter
@@ -171,10 +166,8 @@ class RedisSink(StagingSink[RedisCommittable]):
 
     create_selective_writer = create_writer
 
-    def create_committer(self, context: SinkContext) -> "RedisCommitter":
+    def create_committer(self, context: SinkContext) -> RedisCommitter:
         """See `TwoPhaseCommitSink`."""
-        from seamark.sinks.redis.committer import RedisCommitter
-
         return RedisCommitter(self, context)
 
     load = staticmethod(partial(load_committable, RedisCommittable))
