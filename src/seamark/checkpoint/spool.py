@@ -10,7 +10,9 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from seamark.checkpoint.envelope import create_record, read_record
 from seamark.contracts import spool
@@ -25,9 +27,6 @@ from seamark.file_systems.location import decoded
 from seamark.model import failpoints
 from seamark.model.errors import CorruptRecordError, LostTransactionError, PreCommitError
 from seamark.model.ignored import ignored
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 REWRITTEN = "rewritten"
 REWRITE_ATTEMPT = 10**11
@@ -90,12 +89,12 @@ class SpoolingWriter:
         self._context = context
         self._spool = SpoolWriter(context)
 
-    def write(self, batch: "pa.RecordBatch") -> None:
+    def write(self, batch: pa.RecordBatch) -> None:
         """See `CommittingWriter`."""
         self._writer.write(batch)
         self._spool.write(batch)
 
-    def write_accepted(self, batch: "pa.RecordBatch") -> Sequence[RefusedRow]:
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
         """See `SelectiveWriter`. Refused rows are not spooled either."""
         writer: Any = self._writer
         refused: Sequence[RefusedRow] = writer.write_accepted(batch)

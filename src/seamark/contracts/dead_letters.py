@@ -10,19 +10,16 @@ Two abilities are one optional method each, besides those of `contracts/sink.py`
 `runtime/dead_letters.py` makes the letters, `runtime/pre_commit.py` writes them.
 """
 
-from __future__ import annotations
-
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
 
 from seamark.contracts.sink import C_co, CommittingWriter, WriterContext
 from seamark.model.schema import Column, Schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 DEAD_LETTER_SCHEMA: Schema = (
     Column("sink", "string"),
@@ -46,8 +43,6 @@ def without(batch: pa.RecordBatch, refused: Sequence[RefusedRow]) -> pa.RecordBa
     """Return the batch without the refused rows."""
     if not refused:
         return batch
-    import pyarrow as pa
-
     bad = {row.index for row in refused}
     kept = [index for index in range(batch.num_rows) if index not in bad]
     return batch.take(pa.array(kept, pa.int64()))

@@ -5,17 +5,13 @@ its readers see (`ReadableSink`), and say which rows replace others (`UpsertingS
 takes part in the protocol.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
 
 from seamark.contracts.sink import SinkContext
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 DELETE = "delete"
 """In the op column of an upserting sink: the row deletes that of its key."""

@@ -15,16 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import pyarrow as pa
 
 from seamark.file_systems.settings import HadoopSettings
 from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 OUTPUT_MODES = ("append", "update", "complete")
 
@@ -122,7 +120,7 @@ class CommittingWriter(Protocol[C_co]):
     """One attempt of one executor task. It owns its sockets and files; never pickled or shared."""
 
     @abstractmethod
-    def write(self, batch: "pa.RecordBatch") -> None:
+    def write(self, batch: pa.RecordBatch) -> None:
         """Take one Arrow batch with the columns of `select_expressions`.
 
         May block for back-pressure, with a deadline. Raises WriteRefusedError for a refused row.

@@ -7,25 +7,22 @@ committable names it, with its size and checksum. The committable exists only af
 durable, so a torn file is never read.
 """
 
-from __future__ import annotations
-
 import functools
 import socket
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from urllib.parse import quote
+
+import pyarrow as pa
 
 from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.file_systems import Directory, NewFile, open_directory
 from seamark.file_systems.local import LocalDirectory
 from seamark.model.errors import WriteRefusedError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SPOOLS = "wal"
 """The directory of all sinks' spools, below the job's checkpoint directory."""
@@ -127,8 +124,6 @@ class SpoolWriter:
             self._file.file.discard()
 
     def _begin(self, schema: pa.Schema) -> None:
-        import pyarrow as pa
-
         directory = open_directory(self._context.spool_uri, self._context.hadoop)
         job = Path(directory.uri).parents[self._levels - 1]
         if isinstance(directory, LocalDirectory) and not job.is_dir():
@@ -187,8 +182,6 @@ def problem(directory: Directory, file: SpoolFile) -> str:
 
 def read(directory: Directory, path: str) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a file, in the order of writing. Raises OSError."""
-    import pyarrow as pa
-
     with directory.open(path) as stream:
         # Arrow's file format is its stream format between a header and a footer. Reading it as a
         # stream goes from front to back, which suits object stores.

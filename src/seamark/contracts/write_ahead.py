@@ -8,10 +8,9 @@ docs/sinks/write-ahead.md is for users.
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Sender(Protocol):
     """The one ability of a write-ahead sink."""
 
     @abstractmethod
-    def send(self, batches: "Iterator[pa.RecordBatch]", token: EpochToken) -> None:
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """Send all rows of one decided epoch; on return the target has them durably.
 
         Called in the driver, on a thread of its own, one epoch at a time and in order. `batches`
