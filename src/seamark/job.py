@@ -307,7 +307,6 @@ class Job:
         )
 
     def _session(self) -> SparkSession:
-        """Return the session of the program's DataFrames."""
         frames = (s.dataframe for s in self.declaration.sinks.values() if not s.dead_letters_of)
         return spark_session(self.declaration.name, next(frames, None))
 

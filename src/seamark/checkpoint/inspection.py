@@ -360,14 +360,10 @@ def _state(
         sizes: dict[str, int | None] = dict.fromkeys(needed)
         for path in needed:
             if path.endswith(".zip"):
-                _guard(found.problems, _add_references, spark, path, sizes)
+                sizes |= _guard(found.problems, zip_references, spark, path) or {}
         for path, size in sizes.items():
             _guard(found.problems, _state_file, spark, path, size)
         found.files += sizes
-
-
-def _add_references(spark: CheckpointFiles, path: str, sizes: dict[str, int | None]) -> None:
-    sizes.update(zip_references(spark, path))
 
 
 def _state_file(spark: CheckpointFiles, path: str, expected: int | None) -> None:

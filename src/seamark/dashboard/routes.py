@@ -192,7 +192,6 @@ def _page_routes(jobs: Jobs) -> APIRouter:
 
 
 def _action_routes(jobs: Jobs, login: Login) -> APIRouter:
-    """Return the paths of actions on a job, and of their outcomes."""
     router = APIRouter()
 
     async def require_login(request: Request) -> None:

@@ -75,7 +75,6 @@ def is_secret_name(name: str) -> bool:
 
 
 def _assigned_secrets(text: str) -> Iterator[re.Match[str]]:
-    """Yield the values assigned to names of secrets."""
     place = 0
     while found := _ASSIGNED.search(text, place):
         place = found.end("name")  # the value may begin with a secret's name

@@ -321,7 +321,6 @@ def _of_parts(job: LiveJob) -> Values:
 
 
 def _of_transactions(job: LiveJob) -> Values:
-    """Return the figures of the sinks' transactions."""
     pending = job.coordinator.pending_committables() if job.coordinator is not None else {}
     sinks = {uid: declared.sink for uid, declared in job.declaration.sinks.items()}
     counts = {uid: job.flow.commits.get(uid, CommitCounts()) for uid in sinks}

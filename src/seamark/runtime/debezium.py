@@ -4,11 +4,10 @@ The envelope is read by Spark's own expressions, no Python is called for a row. 
 Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhaps in a `payload`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
@@ -24,9 +23,6 @@ from pyspark.sql.types import (
 from seamark.api.checks import one_of
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.connect import require_classic
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 UNREADABLE = "unreadable"
 """The op of a row whose envelope cannot be read: a value that every sink with ``op=`` refuses."""

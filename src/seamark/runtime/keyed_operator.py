@@ -392,7 +392,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
                 self._turns += 1
                 if self._event_time >= 0:
                     self._told.stored_new_rows = True
-                    self._told.oldest_ms = _known(min, self._told.oldest_ms, self._oldest(chunk))
+                    times = map(self._event_ms, chunk)
+                    self._told.oldest_ms = _known(min, self._told.oldest_ms, *times)
             else:
                 turn, due_ms = cut.turn - 1, cut.due_ms
                 self._count_waiting(turn)  # Spark's iterator began before it
@@ -439,10 +440,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
                 f"has {_columns(self._schema)}; let the job process them with its former program "
                 "first: run it until its checkpoints have no in-flight rows"
             )
-        return [self._row(*values) for values in zip(*map(_values_of, table.columns), strict=True)]
-
-    def _oldest(self, rows: list[Any]) -> int | None:
-        return _known(min, *map(self._event_ms, rows))
+        columns = [column.to_pylist() for column in table.columns]
+        return [self._row(*values) for values in zip(*columns, strict=True)]
 
     def _event_ms(self, row: Any) -> int | None:
         at: datetime | None = row[self._event_time]
@@ -456,10 +455,6 @@ def _end_s(deadline: str | None) -> float:
     begun_s, timeout_s = map(float, deadline.split())
     # The machines' clocks may differ: no task gets more time than the epoch has.
     return time.monotonic() + min(begun_s + timeout_s - time.time(), timeout_s)
-
-
-def _values_of(column: pa.ChunkedArray) -> list[Any]:
-    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -203,7 +203,6 @@ class StreamRun(QueryRun):
         return query
 
     def _start(self) -> StreamingQuery:
-        """Start Spark's query, and what watches it."""
         decided = self.coordinator.last_committed
         if decided >= 0:
             self.coordinator.upkeep.later(_MANIFEST, partial(self._manifests.write, decided))

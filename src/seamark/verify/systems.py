@@ -14,8 +14,6 @@ from seamark.verify.clock import WrongClock
 from seamark.verify.proxy import CuttingProxy
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from seamark.dev.postgres import PostgresServer
 
 DISK_BYTES = 128_000_000
@@ -97,7 +95,7 @@ class Systems:
         self.storage = directory / "storage"
         self.left_out: dict[str, str] = {}
 
-    def __enter__(self) -> "Self":
+    def __enter__(self) -> "Systems":
         try:
             self._start_kafka()
             self._start_postgres()

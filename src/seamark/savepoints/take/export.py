@@ -253,7 +253,6 @@ class _SavedState:
             ) from error
 
     def _versions(self, operator: Operator, java: Sequence[Any]) -> list[StateVersion]:
-        """Return the version to read of each store."""
         ids = (self.commit.get("stateUniqueIds") or {}).get(str(operator.index))
         return [
             StateVersion(

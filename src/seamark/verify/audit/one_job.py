@@ -177,7 +177,7 @@ class _JobAudit:
             None if why else total,
             why,
             columns.get(uid, ""),
-            known and uid not in self._refusing(),
+            known and uid not in {one.dead_letters_of for one in self._declared.sinks.values()},
             foreign,
         )
 
@@ -200,15 +200,9 @@ class _JobAudit:
         since = max(self._totals.of(uid).since, self._totals.since)
         if since > identity.first_epoch:
             return f"the ledger begins at epoch {since}, not at the job's first"
-        if first > identity.first_epoch and self._may_forget(uid):
+        if first > identity.first_epoch and not (self._request.epoch_columns or {}).get(uid):
             return f"transactions of epochs before {first} are not kept any more"
         return ""
-
-    def _may_forget(self, uid: str) -> bool:
-        return not (self._request.epoch_columns or {}).get(uid)
-
-    def _refusing(self) -> set[str]:
-        return {one.dead_letters_of for one in self._declared.sinks.values()}
 
     def _twins(self, audits: Mapping[str, SinkAudit | KeyAudit]) -> Iterator[tuple[str, str]]:
         """Yield the pairs of sinks that are given the same rows: of the same columns, and with the
