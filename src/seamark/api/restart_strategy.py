@@ -1,8 +1,8 @@
 """`RestartStrategy`: whether and when a failed job is started again, named as in Flink.
 
-A strategy is a frozen value in `CheckpointConfig.restart_strategy`. Its decisions for one run are
-in its `RestartBackoff`, which is pure: the caller brings the time. The runtime calls it after a
-failure, and restarts from the last decided epoch.
+A strategy is a frozen value in `CheckpointConfig.restart_strategy`. Its `Backoff` decides for one
+run, and is pure: the caller brings the time. The runtime calls it after a failure, and restarts
+from the last decided epoch.
 """
 
 from __future__ import annotations
@@ -13,22 +13,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from itertools import repeat
 from typing import ClassVar
 
 from seamark.api.checks import number, whole_number
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 
-
-class RestartBackoff(ABC):
-    """The decisions of one strategy over one run of a job; made by `RestartStrategy.backoff`."""
-
-    @abstractmethod
-    def after_failure(self, now_s: float) -> float | None:
-        """Return the seconds to wait before the restart, or None: give up, the job fails.
-
-        Called once per failure, at once; `now_s` is of one monotonic clock. After None: no more.
-        """
+Backoff = Callable[[float], float | None]
+"""The decisions of one strategy over one run of a job. Called once per failure, at once, with the
+time of one monotonic clock; returns the seconds to wait before the restart, or None: give up, the
+job fails. After None: no more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +46,7 @@ class RestartStrategy(ABC):
         return float(getattr(self, "delay_s", 0.0))
 
     @abstractmethod
-    def backoff(self) -> RestartBackoff:
+    def backoff(self) -> Backoff:
         """Return the decisions for a new run of the job, with no failure yet."""
 
     def __repr__(self) -> str:
@@ -65,9 +60,9 @@ class NoRestart(RestartStrategy):
 
     type: ClassVar[str] = "none"
 
-    def backoff(self) -> RestartBackoff:
+    def backoff(self) -> Backoff:
         """Return decisions that always give up."""
-        return _CountedBackoff(0, 0.0)
+        return lambda now_s: None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -84,19 +79,10 @@ class FixedDelay(RestartStrategy):
         whole_number(self.attempts, setting + "attempts", least=0)
         object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
 
-    def backoff(self) -> RestartBackoff:
+    def backoff(self) -> Backoff:
         """Return decisions with all attempts left."""
-        return _CountedBackoff(self.attempts, self.delay_s)
-
-
-class _CountedBackoff(RestartBackoff):
-    def __init__(self, attempts: int, delay_s: float) -> None:
-        self._left = attempts
-        self._delay_s = delay_s
-
-    def after_failure(self, now_s: float) -> float | None:
-        self._left -= 1
-        return self._delay_s if self._left >= 0 else None
+        delays_s = repeat(self.delay_s, self.attempts)
+        return lambda now_s: next(delays_s, None)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -141,7 +127,7 @@ class ExponentialDelay(RestartStrategy):
         """`max_backoff`, never exceeded by jitter."""
         return self.max_backoff_s
 
-    def backoff(self, jitter: Callable[[], float] | None = None) -> RestartBackoff:
+    def backoff(self, jitter: Callable[[], float] | None = None) -> Backoff:
         """Return decisions beginning with `initial_backoff`.
 
         `jitter` gives numbers from -1 to 1; only tests pass their own.
@@ -149,7 +135,7 @@ class ExponentialDelay(RestartStrategy):
         return _ExponentialBackoff(self, jitter or (lambda: random.uniform(-1, 1)))
 
 
-class _ExponentialBackoff(RestartBackoff):
+class _ExponentialBackoff:
     def __init__(self, strategy: ExponentialDelay, jitter: Callable[[], float]) -> None:
         self._strategy = strategy
         self._jitter = jitter
@@ -157,7 +143,7 @@ class _ExponentialBackoff(RestartBackoff):
         self._backoff_s = strategy.initial_backoff_s
         self._restarted_s: float | None = None
 
-    def after_failure(self, now_s: float) -> float | None:
+    def __call__(self, now_s: float) -> float | None:
         strategy = self._strategy
         if (
             self._restarted_s is not None
@@ -196,24 +182,17 @@ class FailureRate(RestartStrategy):
         object.__setattr__(self, "failure_rate_interval_s", interval_s)
         object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
 
-    def backoff(self) -> RestartBackoff:
+    def backoff(self) -> Backoff:
         """Return decisions with no failure in the interval."""
-        return _FailureRateBackoff(self)
+        failures_s: deque[float] = deque()
 
+        def after_failure(now_s: float) -> float | None:
+            failures_s.append(now_s)
+            while now_s - failures_s[0] > self.failure_rate_interval_s:
+                failures_s.popleft()
+            return None if len(failures_s) > self.max_failures_per_interval else self.delay_s
 
-class _FailureRateBackoff(RestartBackoff):
-    def __init__(self, strategy: FailureRate) -> None:
-        self._strategy = strategy
-        self._failures_s: deque[float] = deque()
-
-    def after_failure(self, now_s: float) -> float | None:
-        strategy = self._strategy
-        self._failures_s.append(now_s)
-        while now_s - self._failures_s[0] > strategy.failure_rate_interval_s:
-            self._failures_s.popleft()
-        if len(self._failures_s) > strategy.max_failures_per_interval:
-            return None
-        return strategy.delay_s
+        return after_failure
 
 
 RestartStrategy.none = NoRestart

@@ -309,7 +309,7 @@ class Supervisor:
                 )  # fmt: skip
                 return self._until_next_epoch_s(run)
             error = self._too_many(error)
-        delay_s = self._backoff.after_failure(time.monotonic())
+        delay_s = self._backoff(time.monotonic())
         if delay_s is None:
             log.error(
                 "job %s fails after %d restarts (%s): %s",

@@ -6,15 +6,12 @@ import shutil
 import subprocess
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seamark.dev.kafka import LocalKafka
+from seamark.dev.postgres import PostgresServer
 from seamark.model.errors import MissingDependencyError
 from seamark.verify.clock import WrongClock
 from seamark.verify.proxy import CuttingProxy
-
-if TYPE_CHECKING:
-    from seamark.dev.postgres import PostgresServer
 
 DISK_BYTES = 128_000_000
 _PROXIED = "PROXIED"
@@ -162,8 +159,6 @@ class Systems:
         if not self._needs_postgres:
             self.left_out["database"] = "no sink of this job is on PostgreSQL"
             return
-        from seamark.dev.postgres import PostgresServer
-
         self.postgres = self._stack.enter_context(PostgresServer())
         proxy = CuttingProxy("127.0.0.1", self.postgres.port)
         self.proxies["PostgreSQL"] = self._stack.enter_context(proxy)

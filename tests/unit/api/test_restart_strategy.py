@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import seamark as sm
-from seamark.api.restart_strategy import RestartBackoff
+from seamark.api.restart_strategy import Backoff
 from seamark.model.errors import ConfigurationError
 
 
-def decisions(backoff: RestartBackoff, failures_s: Iterable[float]) -> list[float | None]:
-    return [backoff.after_failure(now_s) for now_s in failures_s]
+def decisions(backoff: Backoff, failures_s: Iterable[float]) -> list[float | None]:
+    return [backoff(now_s) for now_s in failures_s]
 
 
 def test_none_gives_up_at_once() -> None:
@@ -63,7 +63,7 @@ def test_jitter_stays_within_its_share_and_the_bounds(factor: float, draws: list
 
 def test_jitter_varies_the_delay() -> None:
     strategy = sm.RestartStrategy.exponential_delay(initial_backoff=10, jitter_factor=0.5)
-    assert len({strategy.backoff().after_failure(0) for _ in range(50)}) > 1
+    assert len({strategy.backoff()(0) for _ in range(50)}) > 1
 
 
 def test_failure_rate_gives_up_when_more_failures_than_allowed_come_within_the_interval() -> None:
