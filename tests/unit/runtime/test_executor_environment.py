@@ -66,7 +66,9 @@ def test_a_task_runs_without_what_only_drivers_need(tmp_path: Path) -> None:
         processes={},
     )
     row = [1, True, 0.5, "a", 0, Decimal("1.00"), [1, 2], [("a", 1)], {"n": 1}]
-    columns = [pa.array([one, None, one], kind) for one, kind in zip(row, KINDS.values())]
+    columns = [
+        pa.array([one, None, one], kind) for one, kind in zip(row, KINDS.values(), strict=True)
+    ]
     batch = pa.RecordBatch.from_arrays(columns, [f"c{place}" for place in range(len(columns))])
     properties = {ORDER: Order(0, -1).to_text()}
     (tmp_path / "task").write_bytes(cloudpickle.dumps((pre_commit(job), batch, properties)))
