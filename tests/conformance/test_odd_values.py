@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ from seamark.verify.conformance import ValuesConformance, ValuesUnderTest
 
 
 def plain(values: pa.ChunkedArray) -> list[Any]:
-    """Return Python's values, times as numbers."""
+    """Return Python's values, times as numbers, of bytes that are no text U+FFFD."""
+    if pa.types.is_string(values.type):
+        texts = values.cast(pa.binary()).to_pylist()
+        return [None if text is None else text.decode(errors="replace") for text in texts]
     if pa.types.is_temporal(values.type):
         whole = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
         values = values.cast(whole)
@@ -37,6 +41,7 @@ class TestSQLite(ValuesConformance):
     def odd(self, tmp_path: Path, settings: dict[str, Any]) -> ValuesUnderTest:
         def read(schema: Schema) -> Mapping[int, Any]:
             connection = sqlite3.connect(tmp_path / "a.db")
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             with connection:
                 found = dict(connection.execute("SELECT * FROM t").fetchall())
             connection.close()
@@ -66,7 +71,7 @@ class TestCsv(ValuesConformance):
         def read(schema: Schema) -> Mapping[int, Any]:
             found: dict[int, Any] = {}
             for path in (tmp_path / "t").glob("*.csv"):
-                found.update(records(path.read_bytes().decode()))
+                found.update(records(path.read_bytes().decode(errors="replace")))
             return found
 
         return ValuesUnderTest(lambda schema: FileSink(tmp_path / "t", "csv"), read)

@@ -28,7 +28,7 @@ class TestRedis(ValuesConformance):
                 key = f"row:{number}"
                 value = client.hget(key, name) if hashes else client.get(key)
                 text = value is not None and type_ != "binary"
-                found[number] = value.decode() if text else value
+                found[number] = value.decode(errors="replace") if text else value
             return found
 
         return ValuesUnderTest(

@@ -23,10 +23,13 @@ from seamark.model.errors import WriteRefusedError
 from seamark.sinks.delta import pending_files, store
 from seamark.sinks.delta.committable import STAGED, DeltaCommittable, dump_file, file_name
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.partitions import empty_as_null
+from seamark.sinks.internal.columns import not_utf8
+from seamark.sinks.internal.partitions import NO_DIRECTORY, empty_as_null
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.data_files import DataFiles
+
+UNFIT_FOR_MERGE = "a date or time is too far for delta-rs's MERGE, or a text is not UTF-8"
 
 
 class DeltaWriter:
@@ -70,7 +73,7 @@ class DeltaWriter:
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
         """See `SelectiveWriter`: a row that is no change is refused. A table without keys refuses
-        no row."""
+        only texts in partition columns that are not UTF-8."""
         refused = self._unfit(batch)
         self._take(without(batch, refused))
         return refused
@@ -126,10 +129,13 @@ class DeltaWriter:
         """Return the rows that are no changes. An empty text in a partition column is null there,
         so it is no key."""
         if not self._keys or batch.num_rows == 0:
-            return []
+            bad = np.zeros(batch.num_rows, bool)
+            for name in self._partition_by:
+                bad |= not_utf8(batch.column(name))
+            return [RefusedRow(int(row), NO_DIRECTORY) for row in np.flatnonzero(bad)]
         key_parts = [name for name in self._partition_by if name in self._keys]
         found = changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
-        reasons = dict.fromkeys(_too_far(batch), "a date or time is too far for delta-rs's MERGE")
+        reasons = dict.fromkeys(_fatal(batch), UNFIT_FOR_MERGE)
         reasons |= {row.index: row.reason for row in found}
         return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
 
@@ -142,33 +148,33 @@ class DeltaWriter:
         return DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)
 
 
-def _too_far(batch: pa.RecordBatch) -> list[int]:
-    """Return the rows with a date or timestamp at which delta-rs panics or fails in the commit:
-    more than 257,000 years away."""
-    far = np.zeros(batch.num_rows, bool)
+def _fatal(batch: pa.RecordBatch) -> list[int]:
+    """Return the rows with a value at which delta-rs panics or fails in the commit: a date or
+    timestamp more than 257,000 years away, a text that is not UTF-8."""
+    bad = np.zeros(batch.num_rows, bool)
     for column in batch.columns:
-        far |= _far(column)
-    return [int(row) for row in np.flatnonzero(far)]
+        bad |= _is_fatal(column)
+    return [int(row) for row in np.flatnonzero(bad)]
 
 
-def _far(values: pa.Array) -> Any:
+def _is_fatal(values: pa.Array) -> Any:
     kind, is_ = values.type, pa.types
-    far = np.zeros(len(values), bool)
+    bad = not_utf8(values)
     if is_.is_date(kind) or is_.is_timestamp(kind):
         most = 94_000_000 * (1 if is_.is_date(kind) else 86_400_000_000)
         numbers = pc.fill_null(since_1970(values), 0).to_numpy()
         return (numbers > most) | (numbers < -most)
     if is_.is_struct(kind):
         for field in values.flatten():
-            far |= _far(field)
+            bad |= _is_fatal(field)
     elif is_.is_list(kind) or is_.is_map(kind):
         offsets = values.offsets.to_numpy()
         for part in (values.keys, values.items) if is_.is_map(kind) else (values.values,):
-            elements = _far(part.slice(offsets[0], offsets[-1] - offsets[0]))
+            elements = _is_fatal(part.slice(offsets[0], offsets[-1] - offsets[0]))
             sums = np.concatenate(([0], np.cumsum(elements)))
-            far |= np.diff(sums[offsets - offsets[0]]) > 0
-        far &= values.is_valid().to_numpy(zero_copy_only=False)  # a null may have elements below
-    return far
+            bad |= np.diff(sums[offsets - offsets[0]]) > 0
+        bad &= values.is_valid().to_numpy(zero_copy_only=False)  # a null may have elements below
+    return bad
 
 
 def _last_checkpoint(files: Directory) -> int:

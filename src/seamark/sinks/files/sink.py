@@ -102,7 +102,7 @@ class FileSink(StagingSink[PendingFile]):
         binary in CSV. Also for partition columns that are missing, the only columns, or of a type
         unfit for a directory's name.
         """
-        check_columns(schema, self.describe())
+        check_columns(schema, self.describe(), as_json=self.format != "parquet")
         partitions = [self._partition_column(schema, name) for name in self.partition_by]
         data = [column for column in schema if column not in partitions]
         if not data:
@@ -171,6 +171,9 @@ class FileSink(StagingSink[PendingFile]):
     def _data_expressions(self, data: Sequence[Column]) -> Sequence[str]:
         names = [quoted(column.name) for column in data]
         if self.format == "parquet":
+            for column in data:
+                if "struct<>" in column.type:
+                    raise refused(self.describe(), column, f"{column.type} (without a field)")
             return names
         if self.format == "json":
             # One text column, so that the writer adds nothing but the line ends.

@@ -7,11 +7,13 @@ import pyarrow as pa
 
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
+from seamark.model.errors import WriteRefusedError
 from seamark.model.ignored import ignored
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
-from seamark.sinks.internal.partitions import directory_part, empty_as_null, split
+from seamark.sinks.internal.columns import not_utf8
+from seamark.sinks.internal.partitions import NO_DIRECTORY, directory_part, empty_as_null, split
 
 MOST_OPEN_FILES = 32
 """The limit for open files, one per directory. Beyond it the least recently used file is finished;
@@ -34,9 +36,13 @@ class FileWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows to the pending files of their directories. Raises WriteRefusedError at
-        the first batch if this machine does not share the directory with the driver."""
+        the first batch if this machine does not share the directory with the driver, and for a
+        partition column's text that is not UTF-8."""
         if batch.num_rows == 0:
             return
+        for name in self.partition_by:
+            if not_utf8(batch.column(name)).any():
+                raise WriteRefusedError(f"partition column {name!r}: {NO_DIRECTORY}")
         for values, rows in split(batch, self.partition_by):
             directory = "/".join(map(directory_part, self.partition_by, values))
             file = self._open.pop(directory, None) or self._new_file(directory, rows.schema)

@@ -16,7 +16,7 @@ from seamark.contracts.read_back import DELETE
 from seamark.contracts.sink import OUTPUT_MODES, C
 from seamark.model.errors import ConfigurationError, WriteRefusedError
 from seamark.model.schema import Schema
-from seamark.sinks.internal.columns import column_names, require_column
+from seamark.sinks.internal.columns import column_names, not_utf8, require_column
 from seamark.sinks.internal.committables import StagingSink
 
 STAGED_OP = "_seamark_op"
@@ -99,9 +99,10 @@ def unfit(
     if op is not None:
         given = batch.column(names.index(op))
         known = pc.is_in(given, value_set=pa.array(OPS, given.type))
+        texts = pc.if_else(not_utf8(given), "not UTF-8", given)
         for index in np.flatnonzero(~np.asarray(known)).tolist():
             reasons[index] = (
-                f"its op column {op!r} is {given[index].as_py()!r}; allowed are {', '.join(OPS)}"
+                f"its op column {op!r} is {texts[index].as_py()!r}; allowed are {', '.join(OPS)}"
             )
         kept = ~np.asarray(pc.fill_null(pc.equal(given, DELETE), False))
     for name in (*keys, *required):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +18,21 @@ _REFUSED = re.compile(
     r"((?:void|variant|udt|interval(?: [a-z ]+)?|time\(\d+\)|geo(?:metry|graphy)\([^)]*\)))"
     r"(?=$|[,>])"
 )
+# As such keys Spark writes an object's address in memory, or a row's hexadecimal words.
+_NO_KEY_IN_JSON = re.compile(r"map<(?:binary|array<|map<|struct<)")
 
 
 def check_columns(
-    schema: Schema, sink: str, cannot_name: Callable[[str], bool] = lambda name: False
+    schema: Schema,
+    sink: str,
+    cannot_name: Callable[[str], bool] = lambda name: False,
+    *,
+    as_json: bool = False,
 ) -> None:
     """Raise ConfigurationError for a schema that no file or table can hold.
 
     `sink` is the sink's description, for the message; `cannot_name` knows the names that no column
-    of its target can have.
+    of its target can have; `as_json` says that it writes maps as JSON.
     """
     if not schema:
         raise ConfigurationError(f"{sink}: the DataFrame has no columns; select at least one")
@@ -48,6 +55,8 @@ def check_columns(
         if found := _REFUSED.search(column.type):
             within = "" if found[1] == column.type else f" (within {column.type})"
             raise refused(sink, column, f"{found[1]}{within}")
+        if as_json and _NO_KEY_IN_JSON.search(column.type):
+            raise refused(sink, column, f"{column.type} (in JSON a key is a text)")
 
 
 def column_names(value: object, setting: str, *, in_order: bool = False) -> tuple[str, ...]:
@@ -119,6 +128,19 @@ def cast_to_text(column: Column) -> str:
     if int(scale) > 6:
         return f"replace(format_number({quoted(column.name)}, {scale}), ',')"
     return f"CAST({quoted(column.name)} AS STRING)"
+
+
+def not_utf8(values: pa.Array) -> Any:
+    """Return which texts are not UTF-8: Spark's CAST makes such of bytes, and Python reads none."""
+    bad = np.zeros(len(values), bool)
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        data = values.cast(pa.large_binary())
+        try:
+            data.cast(pa.large_string())
+        except pa.ArrowInvalid:
+            texts = (value or b"" for value in data.to_pylist())
+            bad[:] = [text.decode(errors="ignore").encode() != text for text in texts]
+    return bad
 
 
 def pieces(

@@ -14,6 +14,7 @@ NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null in a directory's name, and for the empty text, because it reads back as null."""
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 """The characters escaped by Spark's ExternalCatalogUtils on Linux, and NUL."""
+NO_DIRECTORY = "a text that is not UTF-8 names no directory"
 Values = tuple[str | None, ...]
 """The partition columns' values, as texts; None for null and for the empty text."""
 

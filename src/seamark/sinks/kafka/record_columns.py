@@ -151,7 +151,7 @@ class RecordColumns:
         if not columns:
             return "CAST(NULL AS BINARY) AS key"
         if len(columns) > 1:
-            check_columns(tuple(columns), f"{self.name}: key")
+            check_columns(tuple(columns), f"{self.name}: key", as_json=True)
             return f"CAST({to_json(_struct(columns))} AS BINARY) AS key"
         column = columns[0]
         if column.type.startswith(_KEY_AS_TEXT):
@@ -168,8 +168,9 @@ class RecordColumns:
         if self.value_format is None:
             self._check_type("value", columns[0])
             return f"CAST({quoted(columns[0].name)} AS BINARY) AS value"
-        check_columns(tuple(columns), f"{self.name}: value")
-        if self.value_format == "json":
+        as_json = self.value_format == "json"
+        check_columns(tuple(columns), f"{self.name}: value", as_json=as_json)
+        if as_json:
             return f"CAST({to_json(_struct(columns))} AS BINARY) AS value"
         avro = AvroSchema.of(columns, self.value_schema, self.topic, self.name)
         return f"to_avro({_struct(columns)}, {_literal(avro.text)}) AS value"

@@ -99,6 +99,7 @@ class MySQLSink(SqlSink[MySQLCommittable]):
             schema,
             self.describe(),
             lambda n: not 1 <= len(n) <= 64 or n.endswith(" ") or max(n) > "\uffff",
+            as_json=True,
         )
         self._check_key_columns(schema)
         return [text_expression(column, ()) for column in schema]

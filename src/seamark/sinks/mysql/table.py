@@ -19,6 +19,8 @@ _TYPES = {
 }  # fmt: skip
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _NESTED = ("array<", "map<", "struct<")
+_LONG_DECIMAL = re.compile(r"decimal\((?:1[6-9]|[23]\d),")
+"""With more digits than a double, which MySQL's type JSON makes of it (MariaDB's is a text)."""
 _KEY_TYPES = {"LONGTEXT": "VARCHAR(255)", "LONGBLOB": "VARBINARY(255)"}
 
 
@@ -143,7 +145,7 @@ def column_type(column: Column, key: bool = False) -> str:
     """Return the column type for a Spark type."""
     kind = column.type
     if kind.startswith(_NESTED):
-        return "JSON"
+        return "LONGTEXT" if _LONG_DECIMAL.search(kind) else "JSON"
     if kind.startswith("decimal"):
         return kind.upper()
     made = _TYPES.get(kind, "LONGTEXT")
@@ -176,6 +178,8 @@ def misfit(column: Column, target: TableColumn) -> str:
             return "would lose the time of day"
         if into in ("datetime", "timestamp", "time") and target.fraction_digits < 6:
             return f"would round to {target.fraction_digits} digits of a second"
+    if into == "json" and _LONG_DECIMAL.search(kind):
+        return "would round decimals of more than 15 digits"
     if into in ("float", "double", "real"):
         exact = {"tinyint", "smallint", "boolean", "float", "string"}
         exact |= {"int", "double"} if into != "float" else set()

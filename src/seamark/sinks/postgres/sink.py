@@ -108,7 +108,7 @@ class PostgresSink(SqlSink[PostgresCommittable]):
 
         Raises ConfigurationError for types that no column can hold, and for missing keys.
         """
-        check_columns(schema, self.describe(), _cannot_name)
+        check_columns(schema, self.describe(), _cannot_name, as_json=True)
         self._check_key_columns(schema)
         return [
             f"{to_json(quoted(column.name))} AS {quoted(column.name)}"

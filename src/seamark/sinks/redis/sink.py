@@ -130,7 +130,7 @@ class RedisSink(StagingSink[RedisCommittable]):
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """See `TwoPhaseCommitSink`. Selects scalars as text or as they are, the rest as JSON."""
-        check_columns(schema, self.describe())
+        check_columns(schema, self.describe(), as_json=True)
         names = [column.name for column in schema]
         require_column(self.key, schema, "key", "key", self.describe())
         require_column(self.value, schema, "value", "value", self.describe())

@@ -97,7 +97,7 @@ class SQLiteSink(changes.ByKey[StagedFile]):
 
         Raises ConfigurationError for intervals, variants and the like, and for duplicate names.
         """
-        check_columns(schema, self.describe())
+        check_columns(schema, self.describe(), as_json=True)
         self._check_key_columns(schema)
         # Spark writes a decimal in plain digits where Arrow would write 1E-7.
         return [text_expression(column, ("decimal",)) for column in schema]

@@ -93,7 +93,7 @@ class HttpSink(WriteAheadSink):
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """Return the columns as they are, or one text column of JSON."""
-        check_columns(schema, self.describe())
+        check_columns(schema, self.describe(), as_json=self.format == "json")
         names = [quoted(column.name) for column in schema]
         return (
             names
