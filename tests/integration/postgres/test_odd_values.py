@@ -28,7 +28,9 @@ class TestPostgres(ValuesConformance):
         with fresh_schema(postgres) as place:
 
             def read(schema: Schema) -> Mapping[int, Any]:
-                value = _SQL.get(schema[1].type, "{}").replace("{}", quoted(schema[1].name))
+                is_json = schema[1].type.startswith(("map<", "struct<"))
+                form = "{}::text" if is_json else _SQL.get(schema[1].type, "{}")
+                value = form.replace("{}", quoted(schema[1].name))
                 return dict(postgres.execute(f"SELECT n, {value} FROM {place}.excluded"))
 
             keys = ["n"] if mode == "upsert" else []
