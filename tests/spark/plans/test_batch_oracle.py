@@ -40,6 +40,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
 
 import seamark as sm
+from seamark.verify.conformance.odd_values import ODD_NAMES, ODD_VALUES
 from tests.chaos.driver import Driver
 from tests.chaos.slow_sink import SlowWriter
 
@@ -165,6 +166,12 @@ TWO_SOURCES = (
     "joined with WHERE",
 )  # fmt: skip
 
+ODD = [
+    name for name in {name.casefold(): name for name in ODD_NAMES}.values()
+    if name not in ("N", "_seamark_op", "a\0b")
+]  # fmt: skip
+SHORT = [text for text in ODD_VALUES["string"][1] if len(text) < 100]
+
 STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "more columns": lambda rows: rows.withColumn("twice", F.col("n") * 2),
     "computed": lambda rows: rows.withColumn("n", F.col("n") + F.length("k")),
@@ -182,8 +189,9 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
         "n", F.udf(lambda n: -1 if n is None else 2 * n + 1, LongType())("n")
     ),
     "json": lambda rows: rows.withColumn("text", F.to_json(F.struct("k", "n"))),
-    "odd names": lambda rows: rows.withColumns(
-        {"a.b": F.col("n"), "x`y": F.col("k"), "user-agent": F.lit('"\u00df\U0001f41d\\n')}
+    "odd names": lambda rows: rows.withColumns({name: F.col("n") for name in ODD}),
+    "odd texts": lambda rows: rows.withColumn(
+        "text", F.get(F.array(*map(F.lit, SHORT)), (F.col("n") % len(SHORT)).cast("int"))
     ),
     "in a table": lambda rows: rows.sparkSession.sql(
         "SELECT * FROM {rows} WHERE k IN (SELECT k FROM VALUES ('a'), ('~end') AS t(k))", rows=rows
@@ -310,7 +318,7 @@ def _text(at_s: float) -> str:
 
 def held(directory: Path) -> Iterator[str]:
     """Yield the rows of a sink's files."""
-    lines = (line for path in directory.rglob("*.json") for line in path.read_text().splitlines())
+    lines = (line for path in directory.rglob("*.json") for line in path.open())
     parquet = (
         row for path in directory.rglob("*.parquet") for row in pq.read_table(path).to_pylist()
     )
@@ -409,12 +417,18 @@ def test_the_batch_run_has_rows_of_every_kind(spark: SparkSession) -> None:
     assert all(count > 10 for count in counts), counts
 
 
+ODD_ROWS = Program(
+    (("windows", ("odd names", "odd texts"), False), ("join", ("odd texts", "odd names"), False))
+)
+"""The conformance suite's odd names and texts."""
 HELD_BACK = Program((("windows", (), False), ("raw", ("filter",), False)), frozenset())
 """The filter of the second sink takes the last rows from below the watermark of its branch."""
 
 
 @pytest.mark.parametrize(
-    "program", [ISSUE, NOT_SHARED, HELD_BACK], ids=["shared", "not shared", "held back"]
+    "program",
+    [ISSUE, NOT_SHARED, HELD_BACK, ODD_ROWS],
+    ids=["shared", "not shared", "held back", "odd"],
 )
 def test_sinks_of_one_stream_hold_what_a_batch_gives(spark: SparkSession, program: Program) -> None:
     check(spark, program)
