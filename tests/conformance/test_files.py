@@ -122,6 +122,18 @@ def through_a_proxy(s3: LocalS3, **settings: str) -> SinkUnderTest:
     return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", s3.port, through))
 
 
+def to_hdfs_through_a_proxy(hdfs: LocalHdfs) -> SinkUnderTest:
+    made = under_test(hdfs)
+
+    def through(port: int) -> FileSink:
+        path = urlsplit(made.sink.path).path  # type: ignore[attr-defined]
+        return dataclasses.replace(made.sink, path=f"hdfs://127.0.0.1:{port}{path}")  # type: ignore[type-var]
+
+    namenode = urlsplit(hdfs.uri).port
+    assert namenode is not None
+    return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", namenode, through))
+
+
 @pytest.fixture(params=["hdfs", "s3"])
 def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
     return under_test(request.getfixturevalue(request.param))
@@ -170,6 +182,16 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
     )
 
 
+class TestOutagesOfHdfs(OutageConformance):
+    """The NameNode is away or silent."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture
+    def under(self, hdfs: LocalHdfs) -> SinkUnderTest:
+        return to_hdfs_through_a_proxy(hdfs)
+
+
 class TestLineToS3(LineConformance):
     @pytest.fixture
     def under(self, s3: LocalS3) -> SinkUnderTest:
@@ -182,15 +204,7 @@ class TestLineToHdfs(LineConformance):
 
     @pytest.fixture
     def under(self, hdfs: LocalHdfs) -> SinkUnderTest:
-        made = under_test(hdfs)
-
-        def through(port: int) -> FileSink:
-            path = urlsplit(made.sink.path).path
-            return dataclasses.replace(made.sink, path=f"hdfs://127.0.0.1:{port}{path}")
-
-        namenode = urlsplit(hdfs.uri).port
-        assert namenode is not None
-        return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", namenode, through))
+        return to_hdfs_through_a_proxy(hdfs)
 
 
 class TestFilesElsewhere(SinkConformance, ExpiryConformance, ForgettingConformance):

@@ -17,11 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from seamark.model.schema import Schema
+from seamark.contracts.sink import SinkContext
+from seamark.model.errors import WriteRefusedError
+from seamark.model.schema import Column, Schema
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
 from seamark.sinks.sqlite import SQLiteSink
 from seamark.verify.conformance import ValuesConformance, ValuesUnderTest
+from seamark.verify.conformance.steps import JOB, UID, attempt, until_proved
 
 
 def plain(values: pa.ChunkedArray) -> list[Any]:
@@ -97,3 +100,25 @@ class TestDelta(ValuesConformance):
         return ValuesUnderTest(
             lambda schema: DeltaSink(str(tmp_path / "t"), create_table=True, **settings), read
         )
+
+
+def test_a_text_that_is_not_utf8_names_no_directory_and_is_no_key_in_delta(tmp_path: Path) -> None:
+    """delta-rs would end the driver's process at it, in the commit."""
+    texts = pa.array([b"a", b"a\xffb"], pa.binary()).view(pa.string())
+    rows = pa.record_batch(
+        [texts, pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), texts)], names=["v", "w"]
+    )
+    with pytest.raises(WriteRefusedError, match="'v': a text that is not UTF-8"):
+        FileSink(tmp_path / "t", partition_by=["v"]).create_writer(attempt()).write(rows)
+    schema = (Column("v", "string"), Column("w", "array<string>"))
+    for number, settings in enumerate(({"partition_by": ["v"]}, {"keys": ["v"]})):
+        sink = DeltaSink(str(tmp_path / f"d{number}"), create_table=True, **settings)  # type: ignore[arg-type]
+        committer = sink.create_committer(SinkContext(JOB, "orders", UID, 1, 5.0, schema))
+        committer.preflight()
+        writer = sink.create_selective_writer(attempt())
+        plain = rows.set_column(1, "w", pa.array([["a"], None]))
+        assert [row.index for row in writer.write_accepted(plain)] == [1]
+        nested = rows.set_column(0, "v", pa.array(["a", "b"]))
+        assert len(writer.write_accepted(nested)) == (1 if "keys" in settings else 0)
+        assert until_proved(committer.commit, list(writer.prepare_commit()))
+        committer.close()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import signal
 import uuid
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from seamark.verify.conformance import (
     ExpiryConformance,
+    OutageConformance,
     ServerConformance,
     ServerUnderTest,
     SinkConformance,
@@ -23,6 +28,25 @@ def under(hdfs: LocalHdfs) -> SinkUnderTest:
     sink = made(f"{hdfs.uri}/delta/{uuid.uuid4()}/orders", ["part"])
     kill, restart = partial(hdfs.kill, "namenode"), partial(hdfs.restart, "namenode")
     return under_suite(sink, ServerUnderTest(kill=kill, restart=restart))
+
+
+class TestOutages(OutageConformance):
+    """The NameNode hangs or is away."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture
+    def under(self, hdfs: LocalHdfs, under: SinkUnderTest) -> SinkUnderTest:
+        return dataclasses.replace(under, server=None, outages={"hangs": partial(hangs, hdfs)})
+
+
+@contextlib.contextmanager
+def hangs(hdfs: LocalHdfs) -> Iterator[None]:
+    hdfs.send("namenode", signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        hdfs.send("namenode", signal.SIGCONT)
 
 
 @pytest.mark.chaos

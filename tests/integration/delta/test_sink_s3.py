@@ -4,6 +4,7 @@ the part of the suite about the store, `make chaos` all of it."""
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Iterator
 
@@ -15,6 +16,8 @@ from seamark.model.errors import PreflightError
 from seamark.sinks.delta import DeltaSink
 from seamark.verify.conformance import (
     ExpiryConformance,
+    LineUnderTest,
+    OutageConformance,
     ServerConformance,
     ServerUnderTest,
     SinkConformance,
@@ -56,6 +59,22 @@ class TestWhatS3CouldBreak:
     test_killed = SinkConformance.test_a_commit_killed_at_each_failpoint_is_ended_by_the_next
     test_races = SinkConformance.test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds
     test_server = ServerConformance.test_prepared_rows_survive_kill_9_of_the_server
+
+
+class TestOutages(OutageConformance):
+    """The line to S3 is away or silent."""
+
+    _checkpoints = SinkConformance._checkpoints
+
+    @pytest.fixture
+    def under(self, s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
+        def through(port: int) -> DeltaSink:
+            given = {**options(s3, f"http://127.0.0.1:{port}"), "fs.s3a.connection.timeout": "1s"}
+            return dataclasses.replace(sink, storage_options=given)
+
+        return dataclasses.replace(
+            under_suite(sink), line=LineUnderTest("127.0.0.1", s3.port, through)
+        )
 
 
 @pytest.mark.chaos

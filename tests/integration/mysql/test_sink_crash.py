@@ -56,11 +56,29 @@ class TestOutages(OutageConformance):
     def under(
         self, request: pytest.FixtureRequest, own_server: MariaDBServer, own_database: str
     ) -> SinkUnderTest:
+        return self.made(request.param, own_server, own_database)
+
+    def made(self, mode: str, own_server: MariaDBServer, own_database: str) -> SinkUnderTest:
         outages = {"locked": partial(locked, own_server), "no login": partial(shut, own_server)}
-        made = sink_under_test(own_server, own_database, request.param, timeout="1s")
-        if request.param == "staged":  # the lines are the same
+        made = sink_under_test(own_server, own_database, mode, timeout="1s")
+        if mode == "staged":  # the lines are the same
             return dataclasses.replace(made, outages=outages, server=None, line=None)
         return dataclasses.replace(made, outages=outages)
+
+
+class TestOutagesOfMySQL8(TestOutages):
+    """The same on MySQL 8."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def own_mysql8(cls) -> Iterator[MariaDBServer]:
+        with serving("mysql") as server:
+            yield server
+
+    @pytest.fixture
+    def under(self, own_mysql8: MariaDBServer) -> Iterator[SinkUnderTest]:
+        with fresh_database(own_mysql8) as database:
+            yield self.made("xa", own_mysql8, database)
 
 
 @contextlib.contextmanager

@@ -4,14 +4,18 @@ commit, upserting under the one for idempotent sinks; on a real server, read by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 
 import pyarrow as pa
 import pytest
 
+from seamark.model.errors import PreflightError
 from seamark.sinks.redis import RedisSink
 from seamark.sinks.redis.committable import RedisCommittable
 from seamark.verify.conformance import (
+    CuttingProxy,
     DeadLetterConformance,
     ExpiryConformance,
     ForgettingConformance,
@@ -26,6 +30,8 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
+from seamark.verify.conformance.outages import soon
+from seamark.verify.conformance.steps import attempt, committer, driver
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
 
@@ -105,6 +111,37 @@ class TestRefusedRows(DeadLetterConformance):
             visible=partial(kit.visible, own_redis),
             refused=refused,
         )
+
+
+@pytest.mark.parametrize("name", ["killed", "full", "read-only", "no login", "resets", "drops"])
+def test_an_upsert_in_an_outage_ends_soon(own_redis: RedisServer, name: str) -> None:
+    """A start, an attempt before its first row and one among its rows raise; the next attempt
+    writes them."""
+    outages: dict[str, Callable[[], AbstractContextManager[object]]] = {
+        "killed": ServerUnderTest(own_redis.kill, own_redis.restart).outage,
+        "full": partial(kit.configured, own_redis, "maxmemory", "1"),
+        "read-only": partial(kit.replica, own_redis),
+        "no login": partial(kit.configured, own_redis, "requirepass", "another"),
+    }
+    with CuttingProxy("127.0.0.1", own_redis.port) as proxy:
+        outages |= {how: partial(proxy.outage, how) for how in ("resets", "drops")}  # type: ignore[arg-type]
+        sink = kit.sink_on(own_redis, port=proxy.port, timeout="1s")
+        made = KeyedSinkUnderTest(sink, kit.versions, partial(kit.shown, own_redis))
+        committer(made, driver()).close()
+        writers = [sink.create_writer(attempt(partition=p)) for p in range(2)]
+        writers[1].write(kit.versions(range(5), 1))
+        with outages[name]():
+            for writer in writers:
+                with soon(), pytest.raises(Exception):  # noqa: B017 - each outage has its own
+                    writer.write(kit.versions(range(5, 10), 1))
+                    writer.prepare_commit()
+                writer.abort()
+            side = sink.create_committer(driver(2))
+            with soon(), pytest.raises(PreflightError):
+                side.preflight()
+            side.close()
+        made.write(attempt(attempt=1), range(10), 2)
+        made.require(dict.fromkeys(range(10), 2))
 
 
 class TestUpsert(IdempotentConformance, KeyedServerConformance):

@@ -81,6 +81,15 @@ def test_types_that_are_refused_by_name(type_: str, named: str) -> None:
         check_columns((Column("ok", "int"), Column("c", type_)), "a sink")
 
 
+@pytest.mark.parametrize("key", ["binary", "struct<a:int>", "array<int>", "map<int,int>"])
+def test_keys_of_maps_that_json_has_not_are_refused_where_json_is_written(key: str) -> None:
+    """Spark writes the address of an object for them, another at each attempt."""
+    schema = (Column("c", f"array<map<{key},int>>"),)
+    check_columns(schema, "a sink")
+    with pytest.raises(ConfigurationError, match=r"a sink: column 'c' has type array<map<.*JSON"):
+        check_columns(schema, "a sink", as_json=True)
+
+
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "A")])
 def test_names_that_readers_cannot_tell_apart_are_refused(names: tuple[str, str]) -> None:
     with pytest.raises(ConfigurationError, match=f"columns '{names[0]}' and '{names[1]}'"):

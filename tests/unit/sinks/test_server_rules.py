@@ -18,7 +18,7 @@ from seamark.sinks.kafka.prefix_owner import Holder
 from seamark.sinks.kafka.sink import timeout_too_short
 from seamark.sinks.mysql import MySQLSink
 from seamark.sinks.mysql import preflight as mysql
-from seamark.sinks.mysql.table import TableColumn, UniqueIndex
+from seamark.sinks.mysql.table import TableColumn, UniqueIndex, column_type, misfit
 from seamark.sinks.postgres import PostgresSink
 from seamark.sinks.postgres import preflight as postgres
 from seamark.sinks.postgres.table import Table
@@ -228,3 +228,17 @@ def test_every_misfit_of_a_mysql_table_is_found(changed: dict[str, Any], found: 
     told = [f"{one.code.name} {one.found}" for one in findings]
     assert len(told) == len(found)
     assert all(text.startswith(start) for text, start in zip(told, found, strict=True)), told
+
+
+@pytest.mark.parametrize(
+    ("type_", "fits"),
+    [("array<decimal(15,2)>", True), ("array<decimal(16,2)>", False), ("decimal(38,0)", False),
+     ("map<string,bigint>", True), ("struct<a:double>", True)],
+)  # fmt: skip
+def test_mysqls_json_takes_no_long_decimals(type_: str, fits: bool) -> None:
+    """Its JSON has doubles; MariaDB's is a text."""
+    column = Column("c", type_)
+    json_column = replace(ID, name="c", data_type="json", takes_bytes=False)
+    assert bool(misfit(column, json_column)) is not fits
+    if not type_.startswith("decimal"):
+        assert column_type(column) == ("JSON" if fits else "LONGTEXT")
