@@ -183,12 +183,13 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
 
 
 class TestOutagesOfHdfs(OutageConformance):
-    """The NameNode is away or silent."""
+    """The line to the NameNode is away or silent; the deadline of a call to it is shorter here."""
 
     _checkpoints = SinkConformance._checkpoints
 
     @pytest.fixture
-    def under(self, hdfs: LocalHdfs) -> SinkUnderTest:
+    def under(self, hdfs: LocalHdfs, monkeypatch: pytest.MonkeyPatch) -> SinkUnderTest:
+        monkeypatch.setattr("seamark.file_systems.hdfs.CALL_DEADLINE_S", 2.0)
         return to_hdfs_through_a_proxy(hdfs)
 
 

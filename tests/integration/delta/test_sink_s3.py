@@ -61,6 +61,7 @@ class TestWhatS3CouldBreak:
     test_server = ServerConformance.test_prepared_rows_survive_kill_9_of_the_server
 
 
+@pytest.mark.chaos  # minutes: each call waits until its client gives up
 class TestOutages(OutageConformance):
     """The line to S3 is away or silent."""
 
