@@ -19,7 +19,7 @@ import pytest
 
 from tests import core
 from tests.chaos.driver import Driver
-from tests.class_archive import JAVA_OPTIONS
+from tests.class_archive import JAVA_OPTIONS, LAUNCHER_OPTIONS
 from tests.servers.disk import SmallDisk
 from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
@@ -32,6 +32,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
+# Else each of a thousand processes compiles Seamark anew, and each worker of pytest all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Where a test says nothing else. On four cores a driver that lives for seconds takes a fifth more
 # CPU: twice the Python workers, and twice the tasks of an epoch that has few rows.
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{TWO_CORES} pyspark-shell")

@@ -29,12 +29,17 @@ __all__ = ["MARK", "REPOSITORY", "Driver", "kill_marked", "marked", "spark_submi
 def wait_until(
     what: str, condition: Callable[[], Any], timeout_s: float, pause_s: float = 0.05
 ) -> Any:
-    """Return the first true value of `condition`; AssertionError naming `what` at the timeout."""
+    """Return the first true value of `condition`; AssertionError naming `what` at the timeout. A
+    condition that takes long to tell is asked less often: the job that it waits for needs the CPU.
+    With a short `pause_s`, for a passing moment, it is not."""
     deadline = time.monotonic() + timeout_s
+    asked = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        took_s = time.monotonic() - asked
+        if asked + took_s > deadline:
             raise AssertionError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(pause_s)
+        time.sleep(pause_s if pause_s < 0.05 else max(pause_s, 3 * took_s))
+        asked = time.monotonic()
     return value
 
 

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from seamark.sources.fields import EventTime, Sequence
 
 name, servers, topic, *order = sys.argv[1:] or ("one", "localhost:9092", "sessions")
-job = sm.Job(name, sm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"))
+job = sm.Job(name, sm.CheckpointConfig(interval="2s", savepoint_dir="savepoints"))
 fields = {"at": EventTime(), "row": Sequence()}
 rows = job.source(sm.DatagenSource(rows_per_second=100, fields=fields), uid="rows")
 bursts = rows.withWatermark("at", "1 second").filter("(row DIV 20) % 2 = 0")

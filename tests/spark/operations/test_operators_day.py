@@ -36,7 +36,7 @@ name = sys.argv[1]
 class Changes(sm.FileSink):
     output_modes = ("append", "update")
 
-job = sm.Job(name, sm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"), "update")
+job = sm.Job(name, sm.CheckpointConfig(interval="2s", savepoint_dir="savepoints"), "update")
 rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 counts = job.uid(rows.groupBy((F.col("row") % 10).alias("digit")).count(), "digits")
 job.sink(rows.select("row"), sm.FileSink("out-" + name, format="json"), uid="files")

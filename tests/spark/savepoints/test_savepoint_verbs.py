@@ -27,7 +27,7 @@ name = json.loads(sys.argv[1])["name"]
 class Changes(sm.FileSink):
     output_modes = ("append", "update")
 
-job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="300ms"), "update")
+job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="1s"), "update")
 rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 counts = job.uid(rows.groupBy((F.col("row") % 10).alias("digit")).count(), "digits")
 job.sink(counts, Changes("out/" + name, format="json"), uid="files")
