@@ -226,10 +226,10 @@ class ByCommandLine:
 
         wrong, none = {"SEAMARK_TOKEN": "wrong" * 10}, {"SEAMARK_HOME": "elsewhere"}
         # A token other than the signer of the driver's record is not even sent.
-        not_sent = "the token was not sent there"
+        not_sent, jid = "the token was not sent there", self._info(name)["jid"]
         refused(2, not_sent, "checkpoint", name, **wrong, **none)
         refused(2, not_sent, "cancel", name, **wrong, **none)
-        refused(2, f"elsewhere/tokens/{self._info(name)['jid']}", "stop", name, **none)
+        refused(2, f"elsewhere/tokens/{jid}", "stop", name, **none)
         refused(2, "--token-file none cannot be read", "stop", name, "--token-file", "none")
         refused(4, "wait longer with --timeout", "checkpoint", name, "--timeout", "0s")
         ours, theirs = pty.openpty()  # asked only on a terminal
@@ -239,7 +239,7 @@ class ByCommandLine:
         os.close(theirs)
         assert f"Cancel job {name} (" in done.stderr and "Not cancelled" in done.stderr
         assert self.state(name) == "RUNNING"
-        token = self._site.home / "tokens" / self._info(name)["jid"]
+        token = self._site.home / "tokens" / jid
         self._seamark("checkpoint", name, "--token-file", str(token), **none)
 
     def state(self, name: str) -> str:

@@ -26,7 +26,7 @@ import logging
 import seamark as sm
 logging.basicConfig(level=logging.INFO)
 job = sm.Job(
-    "clicks", sm.CheckpointConfig(storage="store", interval="200ms", savepoint_dir="savepoints"),
+    "clicks", sm.CheckpointConfig(storage="store", interval="1s", savepoint_dir="savepoints"),
     rest=sm.RestConfig(address="0.0.0.0", advertised_address="127.0.0.1", certificate="own.pem"),
 )
 rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
