@@ -16,6 +16,8 @@ from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems.location import local_of
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import CorruptRecordError
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.session import spark_session
 
 
 def jobs_in(storage: str) -> list[str]:
@@ -40,12 +42,7 @@ def read_history(storage: str, job: str) -> CheckpointingStatistics:
 def open_storage(uri: str) -> CheckpointFiles:
     """Return the files of a directory; a local one needs no Spark."""
     local = local_of(uri)
-    if local is not None:  # without the import of PySpark, for which each command would wait
-        return open_local(local)
-    from seamark.runtime.hadoop_files import open_files
-    from seamark.runtime.session import spark_session
-
-    return open_files(spark_session("seamark"), uri)
+    return open_local(local) if local is not None else open_files(spark_session("seamark"), uri)
 
 
 def open_store(
