@@ -28,7 +28,7 @@ def under(hdfs: LocalHdfs) -> SinkUnderTest:
 
 @pytest.mark.chaos
 class TestOutages(OutageConformance):
-    """The NameNode is away. One that hangs holds delta-rs's calls: the job has a deadline for them."""
+    """The NameNode is away. Where it hangs, so do delta-rs's calls: the job's deadline ends them."""
 
     _checkpoints = SinkConformance._checkpoints
 
