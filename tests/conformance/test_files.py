@@ -182,6 +182,7 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
     )
 
 
+@pytest.mark.chaos  # minutes: the client tries again
 class TestOutagesOfHdfs(OutageConformance):
     """The line to the NameNode is away or silent; the deadline of a call to it is shorter here."""
 

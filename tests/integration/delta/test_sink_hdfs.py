@@ -28,7 +28,7 @@ def under(hdfs: LocalHdfs) -> SinkUnderTest:
 
 @pytest.mark.chaos
 class TestOutages(OutageConformance):
-    """The NameNode is away. Where it hangs, so do delta-rs's calls: the job's deadline ends them."""
+    """The NameNode is away. Where it hangs, so does delta-rs, until the job's deadline."""
 
     _checkpoints = SinkConformance._checkpoints
 
