@@ -38,7 +38,7 @@ def wait_until(
         took_s = time.monotonic() - asked
         if asked + took_s > deadline:
             raise AssertionError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(pause_s if pause_s < 0.05 else max(pause_s, 3 * took_s))
+        time.sleep(pause_s if pause_s < 0.05 else max(pause_s, min(3 * took_s, 2)))
         asked = time.monotonic()
     return value
 

@@ -9,8 +9,9 @@ stage. So rows of one partition, or one key, never overtake each other (docs/una
 Spark (`ArrowWriter.sizeInBytes`) adds up the sizes of a batch's buffers again for every row: a
 sixth of an executor's CPU in a plain copy. If the last epoch's rows were small enough to keep a
 full batch far below the limit, and so many that this counts, the next epoch is written without it.
-A run's first epoch has the limit, and so have all after one of large rows. So an epoch that grows
-out of hand and kills a driver runs again under the limit, and so do the later ones.
+A run's first epoch has the limit, and so have all after one of large rows, unless these fill no
+such batch. So an epoch that grows out of hand and kills a driver runs again under the limit, and so
+do the later ones.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ class BatchLimit:
 
     def __init__(self) -> None:
         self._given = ""
-        self._small_bytes = 0.0
+        self._small_bytes = self._far_below = 0.0
         self._many_rows = 0
         self._lifted = False
 
@@ -58,12 +59,14 @@ class BatchLimit:
             self._given = str(session.conf.get(_BYTES))
             # The most bytes a small row may have; without a limit on rows the limit on bytes stays.
             rows = max(0, int(str(session.conf.get(_ROWS))))
-            self._small_bytes = _bytes(session, self._given) / _FAR_BELOW / rows if rows else 0
+            self._far_below = _bytes(session, self._given) / _FAR_BELOW
+            self._small_bytes = self._far_below / rows if rows else 0
             self._many_rows = _MANY_BATCHES * rows
         sinks = [sink for task in tasks for sink in task.sinks.values()]
         rows = sum(sink.rows for sink in sinks)
-        small = sum(sink.data_bytes for sink in sinks) <= rows * self._small_bytes
-        if not small:
+        size = sum(sink.data_bytes for sink in sinks)
+        small = size <= rows * self._small_bytes
+        if not small and size > self._far_below:  # less may be one row in a quiet moment
             self._small_bytes = -1
         lift = small and rows >= len(tasks) * self._many_rows
         if rows and lift != self._lifted:

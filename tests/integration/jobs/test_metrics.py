@@ -99,7 +99,7 @@ def samples(running: MeasuredJob) -> Samples:
         written = found.get("seamark_sink_records_out_total", {})
         return found if written.get(("files",), 0) >= ROWS and 0 in lags else None
 
-    found: Samples = wait_until("every row is counted", arrived, 240, 0.1)
+    found: Samples = wait_until("every row is counted", arrived, 240, 0.04)
     assert len(lags) > 1, "the intake is capped: there was a lag"
     assert max(lags) < ROWS
     return found

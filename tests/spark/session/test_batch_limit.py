@@ -53,6 +53,14 @@ def test_a_run_with_large_rows_keeps_the_limit(spark: SparkSession) -> None:
     assert session.conf.get(LIMIT) == before
 
 
+def test_one_larger_row_in_a_quiet_moment_says_nothing(spark: SparkSession) -> None:
+    session = spark.newSession()
+    limit = BatchLimit()
+    for tasks in ([task(1, 900)], [MANY]):
+        limit.after_epoch(session, tasks)
+    assert session.conf.get(LIMIT) == str(2**31 - 1)
+
+
 def test_without_a_limit_on_rows_the_one_on_bytes_stays(spark: SparkSession) -> None:
     session = spark.newSession()
     before = session.conf.get(LIMIT)

@@ -67,15 +67,12 @@ class LastWrites:
         deleted = np.sort(keys[last & (rows == DELETED)])
         self.may_be_gone = _within(deleted, self.keys)
         """Whether a key's row may have been deleted."""
-        waiting = [
-            _pairs(task.keys)[:, 0]
-            for entry in undecided
-            if uid in entry.sinks
-            for task in entry.sinks[uid].ledger
-            if task.keys is not None
-        ]
+        open_ = [task.keys for e in undecided if uid in e.sinks for task in e.sinks[uid].ledger]
+        self.any_pending = None in open_
+        """Whether an undecided attempt has no keys: it may have written each."""
+        waiting = [_pairs(keys)[:, 0] for keys in open_ if keys is not None]
         self.pending = np.sort(np.concatenate([np.empty(0, np.uint64), *waiting]))
-        within = (self.epochs >= asked[0]) & (self.epochs <= asked[1])
+        within = (self.epochs >= asked[0]) & (self.epochs <= asked[1]) & (not self.any_pending)
         self.judged = within & ~_within(self.pending, self.keys)
 
     def was_written(self, keys: Any, rows: Any) -> Any:
@@ -103,6 +100,8 @@ class KeyAudit(SinkReading):
         self._incomplete = incomplete or question.foreign_expected
         if not self._incomplete and writes.since:
             self._incomplete = "an earlier epoch may have written them"
+        if not self._incomplete and writes.any_pending:
+            self._incomplete = "an epoch that is not decided may have written them"
         self._found: dict[tuple[Fault, int, int], _Some] = {}
         self._seen = np.zeros(len(writes.keys), bool)
         self._right = np.zeros(len(writes.keys), np.int64)
@@ -137,9 +136,14 @@ class KeyAudit(SinkReading):
         self._look_at_counts()
         if writes.since:
             result.notes.append(
-                f"of epochs before {writes.since} the ledger has no keys (an epoch with more than "
-                f"{MOST_KEYED_ROWS} rows, of an older release, or damaged): keys that no later "
-                "epoch has written are not compared"
+                f"of epochs before {writes.since} the ledger has no keys (more than "
+                f"{MOST_KEYED_ROWS} rows, or than a task's share of its later tasks; an older "
+                "release; damage): keys that no later epoch has written are not compared"
+            )
+        if writes.any_pending:
+            result.notes.append(
+                "an epoch that is not decided has no keys in the ledger: no key is compared; ask "
+                "again when it is committed"
             )
         if self._unknown.rows and self._incomplete:
             result.notes.append(
