@@ -1,10 +1,12 @@
 """Makes the parts of a declared job from the user's values: Seamark's sources and sinks, and
 Spark's DataFrames. Raises ConfigurationError as soon as a value is wrong."""
 
+from collections import Counter
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
@@ -69,6 +71,12 @@ def declare_sinks(
             f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
         )
     _require_sink(sink, f"sink {uid!r}", dataframe.sparkSession)
+    for field in dataframe.schema.fields:
+        if twin := _twin(field.dataType):
+            raise ConfigurationError(
+                f"sink {uid!r}: column {field.name!r} has a struct with two fields {twin!r}, of "
+                "which JSON's readers keep one; rename one of them"
+            )
     schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
     made = interruptible(
         DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
@@ -96,6 +104,21 @@ def declare_sinks(
         f"{uid}.dead-letters", dead_letters, None, (), DEAD_LETTER_SCHEMA, dead_letters_of=uid
     )
     return [made, letters]
+
+
+def _twin(type_: DataType) -> str | None:
+    """Return a field's name that a struct has twice, at any depth."""
+    within: list[DataType] = []
+    if isinstance(type_, StructType):
+        name, times = Counter(type_.names).most_common(1)[0] if type_.names else ("", 0)
+        if times > 1:
+            return str(name)
+        within = [field.dataType for field in type_.fields]
+    elif isinstance(type_, ArrayType):
+        within = [type_.elementType]
+    elif isinstance(type_, MapType):
+        within = [type_.keyType, type_.valueType]
+    return next(filter(None, map(_twin, within)), None)
 
 
 def _require_sink(sink: Any, what: str, spark: SparkSession) -> None:

@@ -14,9 +14,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.avro.functions import from_avro
 
+import seamark as sm
 from seamark import WriteAheadSink
 from seamark.contracts.sink import SinkContext
 from seamark.contracts.text_forms import as_text
+from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.runtime.session import require_format
 from seamark.sinks.delta import DeltaSink
@@ -182,3 +184,15 @@ def canonical(frame: DataFrame) -> list[Any]:
     names = [quoted(name) for name in frame.columns]
     texts = frame.selectExpr(*(f"CAST(CAST({name} AS STRING) AS BINARY)" for name in names))
     return [tuple(row) for row in texts.collect()]
+
+
+@pytest.mark.parametrize("within", ["{}", "array({})", "map('k', {})", "named_struct('s', {})"])
+def test_a_struct_with_two_fields_of_one_name_is_refused(
+    spark: SparkSession, tmp_path: Path, within: str
+) -> None:
+    rows = spark.readStream.format("rate").load()
+    twins = rows.selectExpr(within.format("named_struct('a', 1, 'b', 2, 'a', 3)") + " AS v")
+    job = sm.Job("twins", sm.CheckpointConfig(storage=str(tmp_path)))
+    job.source(rows, "rate", replayable=True)
+    with pytest.raises(ConfigurationError, match="column 'v' has a struct with two fields 'a'"):
+        job.sink(twins, FileSink(str(tmp_path / "out"), format="json"), "out")
