@@ -238,24 +238,24 @@ def table_findings(
         return
     yield from engine_findings(sink, sink.table, name, facts)
     if schema:
-        yield from column_findings(sink, schema, name, facts)
+        yield from column_findings(sink, schema, name, server_facts, facts)
     if sink.mode == "upsert":
         yield from key_findings(sink, schema, name, facts)
 
 
 def column_findings(
-    sink: MySQLSink, schema: Schema, name: str, facts: TableFacts
+    sink: MySQLSink, schema: Schema, name: str, server_facts: ServerFacts, facts: TableFacts
 ) -> Iterator[Finding]:
-    """A column is missing, would alter values, or must be given and is not."""
+    """A column is missing, would alter values or take two keys for one, or must be given and is
+    not."""
     unfit = partial(Finding, FindingCode.SV005, name)
     columns = {column.name.lower(): column for column in facts.columns}
     given = {column.name.lower() for column in schema}
     alter = f"ALTER TABLE {_target(sink)}"
     for column in schema:
-        target = columns.get(column.name.lower())
-        wanted = (
-            f"{server.quoted(column.name)} {table.column_type(column, column.name in sink.keys)}"
-        )
+        target, is_key = columns.get(column.name.lower()), column.name in sink.keys
+        made = table.column_type(column, is_key, server_facts.version)
+        wanted = f"{server.quoted(column.name)} {made}{' NOT NULL' if is_key else ''}"
         if target is None:
             yield unfit(
                 f"{_target(sink)} has no column {column.name!r} (it has "
@@ -267,6 +267,12 @@ def column_findings(
                 f"column {column.name!r} is {column.type} in the DataFrame, and "
                 f"{target.data_type} in {_target(sink)} {why}",
                 f"convert it in the DataFrame, or {alter} MODIFY {wanted}",
+            )
+        elif is_key and not target.is_exact:
+            yield unfit(
+                f"key {column.name!r} of {_target(sink)} has the collation {target.collation}, "
+                "which takes different keys for one, such as 'a' and 'A' or 'a' and 'a '",
+                f"{alter} MODIFY {wanted}",
             )
     for target in facts.columns:
         if target.must_be_given and not target.generated and target.name.lower() not in given:
@@ -284,6 +290,8 @@ def key_findings(
     unfit = partial(Finding, FindingCode.SV005, name)
     keys, shown = {key.lower() for key in sink.keys}, ", ".join(sink.keys)
     given = {column.name.lower() for column in schema}
+    # A column that is not written, nor made of others, keeps rows from meeting in its index.
+    apart = {column.name.lower() for column in facts.columns if not column.generated} - given
     parts = {index: {column.lower() for column in index.columns} for index in facts.indexes}
     if keys not in parts.values():
         yield unfit(
@@ -293,7 +301,7 @@ def key_findings(
             f"({', '.join(map(server.quoted, sink.keys))})",
         )
     for index, columns in parts.items():
-        if columns != keys and columns <= given:
+        if columns != keys and not columns & apart:
             yield unfit(
                 f"{_target(sink)} has a second unique index, {index.name} on "
                 f"({', '.join(index.columns)}): MySQL would also overwrite rows that share that "

@@ -15,7 +15,7 @@ from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.epoch_column import by_epoch
 from seamark.sinks.mysql import connection as server
-from seamark.sinks.mysql.table import TableColumn, read_columns
+from seamark.sinks.mysql.table import BYTES, INTEGERS, TEXTS, TableColumn, read_columns
 
 if TYPE_CHECKING:
     from seamark.sinks.mysql.sink import MySQLSink
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 16_384
 _TIMEOUT_S = 120.0
 _AS_TEXT = {"decimal", "date", "datetime", "timestamp"}
-_INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
-_TEXTS = {"varchar", "tinytext", "text", "mediumtext", "longtext"}
-_BYTES = {"varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
 _ARROW: dict[str, pa.DataType] = {
-    **dict.fromkeys(_AS_TEXT | _TEXTS, pa.string()),
-    **dict.fromkeys(_INTEGERS, pa.int64()),
-    **dict.fromkeys(_BYTES, pa.binary()),
+    **dict.fromkeys(_AS_TEXT | TEXTS, pa.string()),
+    **dict.fromkeys(INTEGERS, pa.int64()),
+    **dict.fromkeys(BYTES, pa.binary()),
     "double": pa.float64(),
 }
 """The types whose values come back as they were written. Of the others the server rounds a FLOAT's

@@ -55,8 +55,9 @@ class MySQLSink(SqlSink[MySQLCommittable]):
     becomes NULL, as MySQL has none, and an infinite number is refused); decimal DECIMAL; string
     LONGTEXT, compared byte by byte; binary LONGBLOB; date DATE; timestamp DATETIME(6) in UTC;
     timestamp_ntz DATETIME(6); arrays, maps and structs JSON, or LONGTEXT with decimals of more than
-    15 digits in them. Key columns become VARCHAR(255) or VARBINARY(255). An existing table may have
-    other types: a value that does not fit is refused and never altered.
+    15 digits in them. Key columns become VARCHAR(255), or VARBINARY(255) for binary and on MySQL
+    before 8.0.17. An existing table may have other types that alter no value: docs/sinks/mysql.md
+    lists them. A value that does not fit is refused.
 
     The database gets a table `_seamark_ledger`, the proof of how each transaction ended. The user
     needs CREATE, DROP, SELECT, INSERT, UPDATE and DELETE in the database, and on MySQL in xa mode

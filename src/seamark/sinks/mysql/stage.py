@@ -112,7 +112,7 @@ def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
         return CommitOutcome.LOST
     with_op = bool(
         committable.keys
-        and server.rows(connection, f"SHOW COLUMNS FROM {stage} LIKE '{STAGED_OP}'")
+        and server.rows(connection, f"SHOW COLUMNS FROM {stage} WHERE Field = '{STAGED_OP}'")
     )
     if with_op:
         server.execute(connection, _delete_statement(committable, stage))

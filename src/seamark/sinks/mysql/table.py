@@ -21,7 +21,22 @@ _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 _NESTED = ("array<", "map<", "struct<")
 _LONG_DECIMAL = re.compile(r"decimal\((?:1[6-9]|[23]\d),")
 """With more digits than a double, which MySQL's type JSON makes of it (MariaDB's is a text)."""
-_KEY_TYPES = {"LONGTEXT": "VARCHAR(255)", "LONGBLOB": "VARBINARY(255)"}
+INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
+TEXTS = {"varchar", "tinytext", "text", "mediumtext", "longtext"}
+BYTES = {"varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+_HOLDS: tuple[tuple[str, set[str]], ...] = (
+    ("boolean|tinyint|smallint", {*INTEGERS, "decimal", "float", "double"}),
+    ("int", {*INTEGERS, "decimal", "double"}),
+    (r"bigint|decimal\(\d+,0\)", {*INTEGERS, "decimal"}),
+    ("decimal", {"decimal"}),
+    ("float", {"float", "double", "decimal"}),
+    ("double", {"double", "decimal"}),
+    ("date", {"date", "datetime", "timestamp"}),
+    ("timestamp", {"datetime", "timestamp"}),
+    ("", set()),
+)
+"""What holds each Spark type, besides `TEXTS`, `BYTES` and JSON. All others alter some values and
+do not warn: CHAR cuts blanks, BINARY fills up, an integer rounds, ENUM takes a text's case."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,7 @@ class TableColumn:
 
     `takes_bytes`: UTF-8 bytes can be loaded directly. A text column of another character set would
     read them as its own, and MySQL's type JSON accepts no bytes (MariaDB's is a text).
+    `data_type`: of DOUBLE(10,2) and FLOAT(8,2) with the digits, to which they round.
     """
 
     name: str
@@ -39,11 +55,17 @@ class TableColumn:
     not_null: bool
     must_be_given: bool
     generated: bool
+    collation: str = ""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether values are one key only if every byte is the same."""
+        return not self.collation or self.collation.endswith(("_nopad_bin", "_0900_bin"))
 
 
 @dataclass(frozen=True)
 class UniqueIndex:
-    """A primary key or unique index."""
+    """A primary key or unique index. A part that is no whole column is none of its names."""
 
     name: str
     columns: tuple[str, ...]
@@ -60,11 +82,13 @@ def read_columns(connection: Any, database: str, table: str) -> list[TableColumn
             nullable == "NO",
             nullable == "NO" and default is None and "auto_increment" not in str(extra).lower(),
             "generated" in str(extra).lower() and "default_generated" not in str(extra).lower(),
+            collation or "",
         )
-        for name, data_type, charset, digits, nullable, default, extra in server.rows(
+        for name, data_type, charset, digits, nullable, default, extra, collation in server.rows(
             connection,
-            "SELECT column_name, data_type, character_set_name, datetime_precision, is_nullable, "
-            "column_default, extra FROM information_schema.columns "
+            "SELECT column_name, IF(data_type IN ('float', 'double') AND numeric_scale IS NOT NULL,"
+            " column_type, data_type), character_set_name, datetime_precision, is_nullable, "
+            "column_default, extra, collation_name FROM information_schema.columns "
             "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             (database, table),
         )
@@ -87,13 +111,16 @@ def read_engine(connection: Any, database: str, table: str) -> str:
 def read_unique_indexes(connection: Any, database: str, table: str) -> list[UniqueIndex]:
     """Return the table's unique indexes, the primary key among them."""
     columns: dict[str, list[str]] = {}
-    for index, column in server.rows(
+    for index, column, part in server.rows(
         connection,
-        "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0 "
-        "AND table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index",
+        "SELECT index_name, column_name, sub_part FROM information_schema.statistics "
+        "WHERE non_unique = 0 AND table_schema = %s AND table_name = %s "
+        "ORDER BY index_name, seq_in_index",
         (database, table),
     ):
-        columns.setdefault(index, []).append(str(column))
+        columns.setdefault(index, []).append(
+            f"{column or 'an expression'}{f'({part})' if part else ''}"
+        )
     return [UniqueIndex(name, tuple(parts)) for name, parts in columns.items()]
 
 
@@ -129,7 +156,7 @@ def create_statement(
     """Return the CREATE TABLE statement for a DataFrame of this shape."""
     collation = exact_collation(version)
     lines = [
-        f"{server.quoted(c.name)} {column_type(c, c.name in keys)}"
+        f"{server.quoted(c.name)} {column_type(c, c.name in keys, version)}"
         + (" NOT NULL" if c.name in keys else "")
         for c in schema
     ]
@@ -141,15 +168,20 @@ def create_statement(
     )
 
 
-def column_type(column: Column, key: bool = False) -> str:
-    """Return the column type for a Spark type."""
+def column_type(column: Column, key: bool, version: str) -> str:
+    """Return the column type for a Spark type; that of a key tells all its values apart."""
     kind = column.type
     if kind.startswith(_NESTED):
         return "LONGTEXT" if _LONG_DECIMAL.search(kind) else "JSON"
     if kind.startswith("decimal"):
         return kind.upper()
     made = _TYPES.get(kind, "LONGTEXT")
-    return _KEY_TYPES.get(made, made) if key else made
+    if not key or made not in ("LONGTEXT", "LONGBLOB"):
+        return made
+    collation = exact_collation(version)
+    if made == "LONGBLOB" or collation == "utf8mb4_bin":
+        return "VARBINARY(255)"
+    return f"VARCHAR(255) CHARACTER SET utf8mb4 COLLATE {collation}"
 
 
 def exact_collation(version: str) -> str:
@@ -173,18 +205,9 @@ def misfit(column: Column, target: TableColumn) -> str:
     kind, into = column.type, target.data_type
     if target.generated:
         return "is generated by the server and cannot be written"
-    if kind.startswith("timestamp"):
-        if into == "date":
-            return "would lose the time of day"
-        if into in ("datetime", "timestamp", "time") and target.fraction_digits < 6:
-            return f"would round to {target.fraction_digits} digits of a second"
+    held = next(types for pattern, types in _HOLDS if re.match(pattern, kind))
+    if kind.startswith("timestamp") and into in held and target.fraction_digits < 6:
+        return f"would round to {target.fraction_digits} digits of a second"
     if into == "json" and _LONG_DECIMAL.search(kind):
         return "would round decimals of more than 15 digits"
-    if into in ("float", "double", "real"):
-        exact = {"tinyint", "smallint", "boolean", "float", "string"}
-        exact |= {"int", "double"} if into != "float" else set()
-        if kind not in exact:
-            return "would round numbers"
-    if into in ("bit", "year", "time", "enum", "set", "geometry") and kind != "string":
-        return "is not a type that Seamark writes"
-    return ""
+    return "" if into in held | TEXTS | BYTES | {"json"} else "would alter values without a warning"

@@ -93,8 +93,6 @@ class MySQLWriter:
         return refused
 
     def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
-        if self._target.op is None:
-            return []
         keys, op = self._target.keys, self._target.op
         return changes.unfit(batch, keys, op, self._not_null, nan_is_null=True)
 
