@@ -58,7 +58,9 @@ def arrived(kind: pa.DataType, text: str, sent: Any, found: Any) -> bool:
     if pa.types.is_floating(kind):
         if found is None:
             return bool(sent != sent)  # NaN is null
-        return bool(pa.scalar(float(found), kind).as_py() == pa.scalar(sent, kind).as_py())
+        with contextlib.suppress(ValueError):
+            return bool(pa.scalar(float(found), kind).as_py() == pa.scalar(sent, kind).as_py())
+        return False
     raw = found if isinstance(found, bytes) else str(found).encode()
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return raw == (sent if isinstance(sent, bytes) else sent.encode())
