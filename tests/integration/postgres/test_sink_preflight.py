@@ -20,6 +20,14 @@ from seamark.sinks.postgres import PostgresSink
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 
+_CITEXT = (
+    "CREATE TYPE citext",
+    "CREATE FUNCTION citextin(cstring) RETURNS citext LANGUAGE internal STRICT AS 'textin'",
+    "CREATE FUNCTION citextout(citext) RETURNS cstring LANGUAGE internal STRICT AS 'textout'",
+    "CREATE TYPE citext (INPUT = citextin, OUTPUT = citextout, LIKE = text, COLLATABLE)",
+    "CREATE CAST (citext AS text) WITHOUT FUNCTION AS IMPLICIT",
+)
+
 
 @pytest.fixture
 def schema(postgres: PostgresServer) -> Iterator[str]:
@@ -62,11 +70,39 @@ def refused(sink: PostgresSink, shape: tuple[Column, ...] = kit.SCHEMA) -> str:
             ["'text' is computed by the table"],
         ),
         ("id int, other text", {}, ["'id' has type integer", "; it has no column 'text'"]),
+        (
+            "id bigint, text text, v numeric(9,2)", {"v": "decimal(38,10)"},
+            ["column 'v' has type numeric(9,2)", "numeric with a scale of at least 10"],
+        ),
+        (
+            "id bigint, text text, v small", {"v": "decimal(38,10)"},
+            ["small and the DataFrame's decimal(38,10)"],
+        ),
+        (
+            "id bigint, text text, v numeric(9,2)[]", {"v": "array<decimal(9,3)>"},
+            ["numeric(9,2)[]"],
+        ),
+        ("id bigint, text text, v smalls", {"v": "array<decimal(9,3)>"}, ["smalls and"]),
+        (
+            "id bigint, text text, v timestamptz(0)", {"v": "timestamp"},
+            ["timestamp(0) with time zone", "goes into timestamp with time zone with 6 digits"],
+        ),
+        (
+            "id bigint, text text, v timestamp(3)", {"v": "timestamp_ntz"},
+            ["'v' has type timestamp(3)"],
+        ),
+        (
+            "id bigint, text text, v timestamp(5)[]", {"v": "array<timestamp_ntz>"},
+            ["timestamp(5) without time zone[]"],
+        ),
     ],
 )  # fmt: skip
 def test_a_table_that_does_not_fit(
     postgres: PostgresServer, schema: str, columns: str, shape: dict[str, str], said: list[str]
 ) -> None:
+    postgres.execute(f"CREATE DOMAIN {schema}.small AS numeric(9,2)")
+    postgres.execute(f"CREATE DOMAIN {schema}.smalls AS numeric(9,2)[]")
+    columns = columns.replace("v small", f"v {schema}.small")
     postgres.execute(f"CREATE TABLE {schema}.orders ({columns})")
     more = tuple(Column(name, type_) for name, type_ in shape.items())
     error = refused(kit.sink_on(postgres, schema), (*kit.SCHEMA, *more))
@@ -86,6 +122,32 @@ def test_no_table_a_view_and_no_unique_index(postgres: PostgresServer, schema: s
     assert f'ALTER TABLE "{schema}"."orders" ADD UNIQUE ("id")' in refused(upsert)
     postgres.execute(f'ALTER TABLE {schema}.orders ADD UNIQUE ("id")')
     upsert.create_committer(kit.driver()).preflight()
+
+
+@pytest.mark.parametrize("keys", [["text"], ["id", "text"]])
+@pytest.mark.parametrize("column", ["citext", "text COLLATE {}.anycase", "text"])
+def test_keys_that_do_not_compare_every_byte(
+    postgres: PostgresServer, schema: str, column: str, keys: list[str]
+) -> None:
+    """`A` would replace `a`. A server may lack ICU and the extension citext: the mark of the one
+    and the name of the other do."""
+    for statement in _CITEXT:
+        postgres.execute(statement.replace("citext", f"{schema}.citext"))
+    postgres.execute(f"CREATE COLLATION {schema}.anycase (provider = libc, locale = 'C')")
+    kind = column.format(schema).replace("citext", f"{schema}.citext")
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text {kind})")
+    how = {"text": f"text COLLATE {schema}.anycase", "citext": "text text_ops"}.get(column, "text")
+    postgres.execute(f"CREATE UNIQUE INDEX ON {schema}.orders ({how}{', id' * (len(keys) - 1)})")
+    upsert = kit.sink_on(postgres, schema, "upsert", keys=keys)
+    if column != "citext":
+        upsert.create_committer(kit.driver()).preflight()
+    postgres.execute(
+        "UPDATE pg_collation SET collisdeterministic = false WHERE "
+        f"collname = 'anycase' AND collnamespace = '{schema}'::regnamespace"
+    )
+    error = refused(upsert)
+    assert "no unique index that compares every byte" in error
+    kit.sink_on(postgres, schema, "staged").create_committer(kit.driver()).preflight()
 
 
 def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema: str) -> None:

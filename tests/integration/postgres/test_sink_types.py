@@ -196,6 +196,8 @@ def test_a_declared_table_may_have_wider_types_and_other_columns(
         ("text text", "nul \0", "0x00"),
         ("text jsonb", "{no json", "invalid input syntax"),
         ("text uuid", "4711", "32 hexadecimal digits"),
+        ("text varchar(3)", "abc ", "spaces that character varying.3. does not keep"),
+        ("text char(3)", "a ", "spaces that character.3. does not keep"),
     ],
 )
 def test_a_row_that_the_table_refuses_fails_the_epoch_before_its_decision(
@@ -211,6 +213,39 @@ def test_a_row_that_the_table_refuses_fails_the_epoch_before_its_decision(
     assert list(committer.list_lingering()) == []
     assert kit.visible(postgres, schema) == []
     committer.close()
+
+
+def test_a_declared_length_or_scale_changes_no_row(postgres: PostgresServer, schema: str) -> None:
+    """In place of an error the server cuts spaces off, and rounds."""
+    postgres.execute(f"CREATE DOMAIN {schema}.code AS varchar(2)")
+    postgres.execute(
+        f"CREATE TABLE {schema}.orders (id {schema}.code UNIQUE, c char(2), cs varchar(2)[], "
+        "n numeric(5,2), at timestamptz(6), sums numeric(9,3)[])"
+    )
+    types = ("string", "string", "array<string>", "decimal(9,2)", "timestamp",
+             "array<decimal(9,2)>")  # fmt: skip
+    names = ("id", "c", "cs", "n", "at", "sums")
+    shape = tuple(Column(*pair) for pair in zip(names, types, strict=True))
+    sink = kit.sink_on(postgres, schema, "upsert")
+    committer = sink.create_committer(kit.driver(schema=shape))
+    committer.preflight()
+    at = dt.datetime(2026, 1, 1, 0, 0, 0, 1, UTC)
+    rows = [("a ", "x", ["é "], "1.25"), ("ab ", "x", [], "1"), ("b", "x ", [], "1"),
+            ("c", "x", ["é  "], "1"), ("d", "x", [], "1000"), ("a", "xy", [], "2")]  # fmt: skip
+    ids, chars, texts, numbers = zip(*rows, strict=True)
+    arrays = [pa.array(ids), pa.array(chars), pa.array(texts, pa.list_(pa.string())),
+              pa.array(map(D, numbers), pa.decimal128(9, 2)),
+              pa.array([at] * 6, pa.timestamp("us", "UTC")),
+              pa.array([[D("0.25")]] * 6, pa.list_(pa.decimal128(9, 2)))]  # fmt: skip
+    writer = sink.create_selective_writer(kit.attempt())
+    refused = writer.write_accepted(pa.record_batch(arrays, names=names))
+    assert [row.index for row in refused] == [1, 2, 3, 4]
+    assert "numeric field overflow" in refused[3].reason
+    committer.commit(writer.prepare_commit())
+    committer.close()
+    found = postgres.execute(f"SELECT * FROM {schema}.orders ORDER BY id DESC")
+    assert found == [("a ", "x ", ["é "], D("1.25"), at, [D("0.25")]),
+                     ("a", "xy", [], D(2), at, [D("0.25")])]  # fmt: skip
 
 
 def test_an_upsert_refuses_a_row_without_its_key(postgres: PostgresServer, schema: str) -> None:

@@ -100,7 +100,7 @@ def usable(
         raise PreflightError(Finding(code, name, f"it cannot be used: {error}", remedy)) from error
 
 
-def not_committed(name: str, epoch: int, error: BaseException) -> CommitFailedError:
+def not_committed(name: str, epoch: int, error: object) -> CommitFailedError:
     """Return the error for decided rows that the target refuses for good."""
     return CommitFailedError(
         f"{name}: the rows of epoch {epoch} are decided and cannot be made visible: {error}. "

@@ -48,6 +48,8 @@ def _fields(values: pa.Array, column: ColumnType) -> pa.BinaryArray:
     if column.name == "uuid":
         return _fixed(_uuids(values), values)
     values = _binary(values)
+    if column.name == "bpchar" or (column.name == "varchar" and column.modifier >= 0):
+        _require_ends(values, column)
     if column.name == "jsonb":  # its version, then the text
         values = pc.binary_join_element_wise(pa.scalar(b"\1"), values, _NOTHING)
     else:
@@ -140,6 +142,17 @@ def _uuids(values: pa.Array) -> Any:
         raise ValueError("a string is no uuid: give 32 hexadecimal digits, with or without '-'")
     nibbles = _NIBBLES[nibbles].reshape(-1, 2)
     return (nibbles[:, 0] << 4 | nibbles[:, 1]).reshape(-1, 16)
+
+
+def _require_ends(values: pa.Array, column: ColumnType) -> None:
+    """Raise ValueError for spaces at a text's end that the server cuts off, or takes for its own:
+    those of a text too long for a varchar, and any of a char."""
+    bad = pc.ends_with(values, " ")
+    if column.name == "varchar":
+        length = pc.utf8_length(values.view(pa.string()))
+        bad = pc.and_(bad, pc.greater(length, column.modifier - 4))
+    if pc.any(bad).as_py():
+        raise ValueError(f"a text ends in spaces that {column.shown} does not keep")
 
 
 def _since_2000(numbers: pa.Array, start: int) -> pa.Array:

@@ -12,6 +12,7 @@ from seamark.sinks.postgres.types import ColumnType, allowed, fits, new_column
 _DESCRIBE = """
 SELECT n.nspname, c.relname, c.relkind::text, a.attnum, a.attname,
        format_type(a.atttypid, a.atttypmod),
+       CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END,
        b.oid::int8, CASE b.typtype WHEN 'e' THEN 'enum' ELSE b.typname END,
        e.oid::int8, CASE e.typtype WHEN 'e' THEN 'enum' ELSE e.typname END,
        format_type(e.oid, NULL), a.attnotnull, a.atthasdef OR a.attidentity <> '',
@@ -29,7 +30,9 @@ SELECT format('CONSTRAINT %%I', conname), pg_get_expr(conbin, conrelid) FROM pg_
 WHERE conrelid = to_regclass(%s) AND contype = 'c' AND conkey <@ %s::int2[]
 """
 _UNIQUE = """
-SELECT array_agg(a.attname::text) FROM pg_index i
+SELECT array_agg(a.attname::text), bool_and(NOT EXISTS (
+  SELECT FROM pg_collation c WHERE NOT c.collisdeterministic
+  AND (c.oid = a.attcollation OR c.oid = ANY (i.indcollation)))) FROM pg_index i
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[:i.indnkeyatts - 1])
 WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid AND i.indimmediate
   AND i.indpred IS NULL AND i.indexprs IS NULL
@@ -78,9 +81,10 @@ def describe(connection: Any, sql_name: str) -> Table | None:
     if not rows:
         return None
     columns = []
-    for _, _, _, number, name, shown, oid, type_, e_oid, e_type, e_shown, *flags in rows:
-        element = None if e_oid is None else ColumnType(e_type, e_oid, e_shown)
-        columns.append(Column(name, number, ColumnType(type_, oid, shown, element), *flags))
+    for _, _, _, number, name, shown, modifier, oid, type_, e_oid, e_type, e_shown, *flags in rows:
+        element = None if e_oid is None else ColumnType(e_type, e_oid, e_shown, modifier)
+        found = ColumnType(type_, oid, shown, modifier, element)
+        columns.append(Column(name, number, found, *flags))
     schema, table, relkind = rows[0][:3]
     return Table(schema, table, relkind, tuple(columns))
 
@@ -159,12 +163,14 @@ def _check_keys(connection: Any, table: Table, schema: Schema, keys: Sequence[st
     if schema and (missing := [key for key in keys if key not in names]):
         return [f"key {missing[0]!r} is no column of the DataFrame: change keys, or select it"]
     columns = [table.find(key) for key in keys]
-    wanted = {column.name for column in columns if column is not None}
-    indexes = [set(row[0]) for row in connection.execute(_UNIQUE, [table.sql]).fetchall()]
-    if wanted not in indexes:
+    wanted = {column.name: column.type.name for column in columns if column is not None}
+    indexes = connection.execute(_UNIQUE, [table.sql]).fetchall()
+    exact = [set(names) for names, compares_bytes in indexes if compares_bytes]
+    if wanted.keys() not in exact or "citext" in wanted.values():
         shown = ", ".join(map(quoted, keys))
         return [
-            f"no unique index is on exactly the keys ({shown}), which mode='upsert' needs: "
-            f"ALTER TABLE {table.sql} ADD UNIQUE ({shown})"
+            f"no unique index that compares every byte is on exactly the keys ({shown}), which "
+            f"mode='upsert' needs: ALTER TABLE {table.sql} ADD UNIQUE ({shown}), of columns "
+            "without citext and nondeterministic collations"
         ]
     return []

@@ -1,8 +1,8 @@
 """Maps Spark types to PostgreSQL's: those allowed in a table, and the type for a new one.
 
-Allows only conversions that cannot fail or lose anything. A column that does not fit is found at
-the start, not by the first row too large. (The server still rounds to a column's declared scale,
-and checks its length and its constraints, as for an INSERT.)
+Allows only conversions that lose nothing. A column that does not fit is found at the start, not by
+the first row too large. (The server still checks a column's declared length and digits before the
+point, and its constraints, as for an INSERT.)
 """
 
 import re
@@ -38,11 +38,13 @@ _NAMES = {
 @dataclass(frozen=True)
 class ColumnType:
     """A column's type from the catalog: ``enum`` for any enum, the base type for a domain. `shown`
-    is the server's spelling; `element` the element type of an array."""
+    is the server's spelling; `modifier` its length, scale or precision (pg_attribute.atttypmod);
+    `element` the element type of an array."""
 
     name: str
     oid: int
     shown: str
+    modifier: int = -1
     element: "ColumnType | None" = None
 
 
@@ -61,7 +63,24 @@ def fits(spark_type: str, column: ColumnType) -> bool:
     """Whether a column can store every value of a Spark type."""
     if kind(spark_type) == "array":
         return column.element is not None and fits(spark_type[6:-1], column.element)
-    return column.element is None and column.name in _ALLOWED[kind(spark_type)]
+    return (
+        column.element is None
+        and column.name in _ALLOWED[kind(spark_type)]
+        and not _rounds(column, spark_type)
+    )
+
+
+def _rounds(column: ColumnType, spark_type: str) -> bool:
+    """Whether the server would round to the column's scale, or its digits of a second."""
+    if column.modifier < 0:
+        return False
+    if column.name == "numeric":  # its scale: eleven bits with a sign
+        return ((column.modifier - 4) & 2047 ^ 1024) - 1024 < _scale(spark_type)
+    return column.name in ("timestamp", "timestamptz") and column.modifier < 6
+
+
+def _scale(spark_type: str) -> int:
+    return int(spark_type.rstrip(")").partition(",")[2] or 0)
 
 
 def allowed(spark_type: str) -> str:
@@ -72,7 +91,10 @@ def allowed(spark_type: str) -> str:
 
 
 def _shown(spark_type: str) -> list[str]:
-    return [_NAMES.get(name, name) for name in _ALLOWED[kind(spark_type)]]
+    found = kind(spark_type)
+    how = f" with a scale of at least {_scale(spark_type)}" if found == "decimal" else ""
+    how = " with 6 digits of a second" if found.startswith("timestamp") else how
+    return [_NAMES.get(name, name) + how for name in _ALLOWED[found]]
 
 
 def new_column(spark_type: str) -> str:

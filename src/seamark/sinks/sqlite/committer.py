@@ -60,7 +60,7 @@ class SQLiteCommitter:
             if database.may_pass(error):
                 raise
             name = f"{self._name}, table {self._table}"
-            raise not_committed(name, committables[0].epoch, error) from error
+            raise not_committed(name, committables[0].epoch, database.said(error)) from error
         failpoints.reached("ledger-committed")
         done = (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
         pairs = zip(committables, outcomes, strict=True)

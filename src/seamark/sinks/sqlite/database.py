@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.model.packages import load_driver
+from seamark.model.schema import Column, Schema
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS, Fate
 from seamark.sinks.internal.staged_files import StagedFile
@@ -33,6 +34,11 @@ _PASSING = (
     "is locked", "disk is full", "disk I/O error", "readonly database", "unable to open",
     "out of memory", "allocate memory", "locking protocol", "no such table: _seamark_ledger",
 )  # fmt: skip
+_AFFINITIES = {
+    "INT": "INTEGER", "CHAR": "TEXT", "CLOB": "TEXT", "TEXT": "TEXT", "BLOB": "BLOB",
+    "REAL": "REAL", "FLOA": "REAL", "DOUB": "REAL", "": "NUMERIC",
+}  # fmt: skip
+"""By a part of the declared type; the first in it counts."""
 _LEDGER_INDEX = """
 CREATE INDEX IF NOT EXISTS _seamark_ledger_by_epoch ON _seamark_ledger (job_id, sink_uid, epoch)
 """
@@ -63,6 +69,11 @@ def may_pass(error: BaseException) -> bool:
     """Whether an error of the driver may be gone at the next try: a lock, or the disk. The driver
     has no code for it."""
     return any(sign in str(error) for sign in _PASSING)
+
+
+def said(error: BaseException) -> str:
+    """Return SQLite's own words, in one line, without the driver's."""
+    return str(error).split("failed to execute: ")[-1].splitlines()[0]
 
 
 @contextlib.contextmanager
@@ -105,11 +116,13 @@ def prepare(path: str) -> None:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A table. `columns` are its columns, each with whether it must be given; none if there is no
-    table. `keyed`: whether a row can be found by the target's keys."""
+    """A table. `columns` are its columns, each with whether it must be given, and its declared type
+    ("" keeps each value as it is); none if there is no table. `keyed`: whether a row can be found
+    by the target's keys."""
 
-    columns: tuple[tuple[str, bool], ...] = ()
+    columns: tuple[tuple[str, bool, str], ...] = ()
     keyed: bool = True
+    is_view: bool = False
 
 
 def ask_table(target: Target) -> TableFacts:
@@ -120,32 +133,39 @@ def ask_table(target: Target) -> TableFacts:
         # Generated columns are hidden here, and cannot be inserted into. A row's number, the only
         # key column of type INTEGER, is filled by itself.
         cursor.execute(
-            'SELECT name, "notnull" AND dflt_value IS NULL AND NOT '
-            "(pk AND upper(type) = 'INTEGER' "
-            "AND 1 = sum(pk > 0) OVER () AND NOT (SELECT wr FROM pragma_table_list(?))) "
-            "FROM pragma_table_info(?)",
+            'SELECT c.name, "notnull" AND dflt_value IS NULL AND NOT '
+            "(pk AND upper(c.type) = 'INTEGER' AND 1 = sum(pk > 0) OVER () AND NOT wr), "
+            "iif(strict AND upper(c.type) = 'ANY', '', c.type), t.type = 'view' "
+            "FROM pragma_table_info(?) AS c, pragma_table_list(?) AS t",
             (target.table, target.table),
         )
-        columns = tuple((name, bool(must)) for name, must in cursor.fetchall())
+        found = cursor.fetchall()
+        columns = tuple((name, bool(must), declared) for name, must, declared, _ in found)
         keyed = not (columns and target.keys) or _has_key(cursor, target.table, target.keys)
-    return TableFacts(columns, keyed)
+    return TableFacts(columns, keyed, any(is_view for *_, is_view in found))
 
 
-def misfits(target: Target, given_names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield why the table cannot take rows with these columns, each with the remedy; nothing if it
-    can, or is missing."""
+def misfits(target: Target, schema: Schema) -> Iterator[tuple[str, str]]:
+    """Yield why the table cannot take rows of these columns, each with the remedy; nothing if it
+    can, or is missing. A type "" is not judged."""
     facts = ask_table(target)
-    names = [name for name in given_names if name != target.op]
-    present = {name.lower() for name, _ in facts.columns}
-    given = {name.lower() for name in names}
     what = f"SQLite table {target.table} in {target.path}"
-    for name in names if facts.columns else ():
-        if name.lower() not in present:
+    if facts.is_view:
+        yield f"{what} is a view", "give the table that it reads"
+        return
+    written = [column for column in schema if column.name != target.op]
+    declared = {name.lower(): kind for name, _, kind in facts.columns}
+    given = {column.name.lower() for column in written}
+    for column in written if facts.columns else ():
+        if (kind := declared.get(column.name.lower())) is None:
+            listed = ", ".join(name for name, *_ in facts.columns)
             yield (
-                f"{what} has no column {name!r} (it has {', '.join(n for n, _ in facts.columns)})",
+                f"{what} has no column {column.name!r} (it has {listed})",
                 "add it with ALTER TABLE, or drop it from the DataFrame",
             )
-    for name, must in facts.columns:
+        elif altered := _altered(column, kind):
+            yield f"{what}: column {column.name!r} is declared {kind}, {altered[0]}", altered[1]
+    for name, must, _ in facts.columns:
         if must and name.lower() not in given:
             yield (
                 f"{what}: column {name!r} is NOT NULL, has no default and is not in the DataFrame",
@@ -159,6 +179,21 @@ def misfits(target: Target, given_names: Sequence[str]) -> Iterator[tuple[str, s
             "compares every byte (BINARY)",
             f"CREATE UNIQUE INDEX {index} ON {quoted(target.table)} ({listed})",
         )
+
+
+def _altered(column: Column, declared: str) -> tuple[str, str] | None:
+    """Return how a column of this declared type would alter values, and the remedy: texts that look
+    like numbers become such, and doubles have 53 bits. Texts of dates, times and JSON do not."""
+    affinity = next(a for part, a in _AFFINITIES.items() if part in (declared or "BLOB").upper())
+    as_text = column.type.startswith(("string", "varchar", "char", "decimal"))
+    if (as_text and affinity in ("INTEGER", "REAL", "NUMERIC")) or (
+        column.type == "bigint" and affinity == "REAL"
+    ):
+        return (
+            f"whose affinity {affinity} alters values of the DataFrame's {column.type}",
+            f"declare it {'TEXT' if as_text else 'INTEGER'}, or CAST it in the DataFrame",
+        )
+    return None
 
 
 def _has_key(cursor: Any, table: str, keys: Sequence[str]) -> bool:

@@ -64,8 +64,9 @@ def move(cursor: Any, table: str, rows: pa.Table) -> None:
     if op is not None:
         # Also a key with a newer row: the row is then made anew, not changed.
         deleted = f"{staged[op]} = '{DELETE}'"
+        exactly = ", ".join(f"{quoted(key)} COLLATE BINARY" for key in keys)  # as the index
         cursor.execute(
-            f"DELETE FROM {target} WHERE ({by}) IN "
+            f"DELETE FROM {target} WHERE ({exactly}) IN "
             f"(SELECT {staged_by} FROM {_STAGE} WHERE {deleted})"
         )
         kept = f" AND NOT {deleted}"

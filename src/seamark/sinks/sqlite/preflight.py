@@ -36,9 +36,8 @@ def findings(target: Target, context: SinkContext, name: str) -> Iterator[Findin
     if problem := obstacle(directory):
         yield Finding(FindingCode.SV003, name, str(problem), "allow it, or change SQLiteSink path")
         return
-    columns = [column.name for column in context.schema]
     with _usable(name):
-        misfits = list(database.misfits(target, columns)) if columns else []
+        misfits = list(database.misfits(target, context.schema)) if context.schema else []
     for why, remedy in misfits:
         yield Finding(FindingCode.SV005, f"sink {context.sink_uid!r}", why, remedy)
 

@@ -15,6 +15,7 @@ from seamark.file_systems.local import synced
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
 from seamark.model.ignored import ignored
+from seamark.model.schema import Column
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text
 from seamark.sinks.internal.sifting import sift
@@ -46,12 +47,10 @@ class SQLiteWriter:
         if batch.num_rows == 0:
             return
         at = self._target
-        changes.require_fit(
-            changes.unfit(batch, at.keys, at.op), f"SQLite table {at.table} in {at.path}"
-        )
+        changes.require_fit(self._unfit(batch), f"SQLite table {at.table} in {at.path}")
         batch = merging.described(datetimes_as_text(batch), at)
         if self._ipc is None:
-            self._check_table(batch.schema)
+            self._check_table(batch.schema.names)
             self._file = create_staged(self._root, self._handle)
             self._ipc = pa.ipc.new_file(self._file, batch.schema)
         self._ipc.write_batch(batch)
@@ -78,9 +77,13 @@ class SQLiteWriter:
         with contextlib.suppress(OSError):
             self._staged.unlink()
 
-    def _check_table(self, schema: pa.Schema) -> None:
+    def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
+        return changes.unfit(batch, self._target.keys, self._target.op, nan_is_null=True)
+
+    def _check_table(self, names: Sequence[str]) -> None:
         """Raise WriteRefusedError for a misfit that would stop the job after the decision."""
-        for why, remedy in database.misfits(self._target, schema.names):
+        columns = tuple(Column(name, "") for name in names)
+        for why, remedy in database.misfits(self._target, columns):
             raise WriteRefusedError(f"{why}; {remedy}")
 
 
@@ -110,11 +113,10 @@ class SelectiveSQLiteWriter(SQLiteWriter):
         if batch.num_rows == 0:
             return ()
         if self._copy is None:
-            self._check_table(batch.schema)
+            self._check_table(batch.schema.names)
             at = self._target
             self._copy = _TableCopy(at, database.definition(at.path, at.table))
-        unfit = changes.unfit(batch, self._target.keys, self._target.op)
-        refused = changes.take_others(batch, unfit, self._copy.refused)
+        refused = changes.take_others(batch, self._unfit(batch), self._copy.refused)
         self.write(without(batch, refused))
         return refused
 
@@ -170,7 +172,7 @@ class _TableCopy:
         try:
             self._cursor.adbc_ingest(self._target.table, batch, mode="append")
         except database.driver_errors() as error:
-            why = str(error).split("failed to execute: ")[-1].splitlines()[0]
+            why = database.said(error)
             if not any(sign in why for sign in _BLAMES_A_ROW):
                 raise
         if why or not self._keeps_rows:

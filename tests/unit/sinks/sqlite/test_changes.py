@@ -10,7 +10,7 @@ import pytest
 
 from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
 from seamark.model.schema import Column
 from seamark.sinks.sqlite import SQLiteSink, database
 from tests.changes_suite import SCHEMA, ChangesSuite, ChangesUnderTest, commit, driver, write
@@ -147,6 +147,31 @@ def test_names_that_mean_something_to_sqlite(
     asked = ReadBack(context, pa.schema([("id", pa.int64()), (name, pa.int64())]), ())
     found = [row for part in sink.read_back(asked) for row in part.rows.to_pylist()]
     assert sorted(found, key=lambda row: row["id"]) == [{"id": i, name: v} for i, v in right]
+
+
+def test_nan_is_no_key(tmp_path: Path) -> None:
+    """It becomes NULL, and no NULL is the same key as another."""
+    sink = SQLiteSink(tmp_path / "a.db", "t", keys=["d"])
+    rows = pa.record_batch({"d": [float("nan"), 1.5], "v": [float("nan")] * 2})
+    sink.create_committer(SinkContext("job", "job", "out", 1, 5.0)).preflight()
+    attempt = WriterContext("job", "out", 1, 0, 0, 0, -1)
+    with pytest.raises(WriteRefusedError, match="its key column 'd' is null"):
+        sink.create_writer(attempt).write(rows)
+    (refused,) = sink.create_selective_writer(attempt).write_accepted(rows)
+    assert refused.index == 0
+
+
+def test_a_delete_compares_every_byte_as_the_index_does(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "t", keys=["id"], op="op")
+    sql(sink, "CREATE TABLE t (id TEXT COLLATE NOCASE, text TEXT)")
+    sql(sink, "CREATE UNIQUE INDEX by_id ON t (id COLLATE BINARY)")
+    schema = tuple(Column(name, "string") for name in ("id", "text", "op"))
+    sink.create_committer(SinkContext("job", "job", "out", 1, 5.0, schema)).preflight()
+    for epoch, ops in enumerate((["insert", "insert"], ["insert", "delete"])):
+        writer = sink.create_writer(WriterContext("job", "out", 1, epoch, 0, 0, epoch - 1))
+        writer.write(pa.record_batch({"id": ["B", f"{'aA'[epoch]}"], "text": ["", ""], "op": ops}))
+        commit(sink, list(writer.prepare_commit()))
+    assert sorted(sql(sink, "SELECT id FROM t")) == [("B",), ("a",)]
 
 
 def test_a_key_that_nothing_fills_must_be_given(tmp_path: Path) -> None:

@@ -200,6 +200,21 @@ def test_a_table_without_the_column_is_found_before_the_decision(
         ("a INTEGER", r"has no column 'b' \(it has a\).*ALTER TABLE"),
         ("a INTEGER, B TEXT, c TEXT NOT NULL", "column 'c' is NOT NULL, has no default"),
         ("id INTEGER PRIMARY KEY NOT NULL, A INTEGER, b TEXT, c TEXT NOT NULL DEFAULT 'd'", ""),
+        ("a REAL, b TEXT", "column 'a' is declared REAL, .*affinity REAL.*bigint; declare it INT"),
+        *(
+            (f"a BIGINT, b {kind}", f"column 'b' is declared {kind}, .*string; declare it TEXT")
+            for kind in ("STRING", "INTEGER", "REAL", "NUMERIC", "uuid", "CHARINT", "ANY")
+        ),
+        *(
+            (f"a {whole}, b {kind}", "")
+            for whole, kind in (
+                ("NUMERIC", "VARCHAR(9)"),
+                ("DECIMAL(9,2)", "clob"),
+                ("DATE", "BLOB"),
+                ("TEXT", ""),
+            )
+        ),
+        ("a ANY, b ANY) STRICT --", ""),
     ],
 )
 def test_preflight_finds_a_table_that_the_rows_do_not_fit(
@@ -215,6 +230,23 @@ def test_preflight_finds_a_table_that_the_rows_do_not_fit(
         committer.preflight()
     # Nothing was written.
     assert elsewhere(sink, "SELECT name FROM sqlite_master") == [["t"]]
+
+
+def test_a_view_is_refused(sink: SQLiteSink) -> None:
+    elsewhere(sink, "CREATE TABLE r (a INTEGER)", "CREATE VIEW t AS SELECT a FROM r")
+    schema = (Column("a", "bigint"),)
+    committer = sink.create_committer(dataclasses.replace(DRIVER, schema=schema))
+    with pytest.raises(PreflightError, match=r"SQLite table t in .* is a view; give the table"):
+        committer.preflight()
+
+
+def test_a_strict_table_refuses_a_value_of_another_type_in_one_line(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    elsewhere(sink, "CREATE TABLE t (a INTEGER) STRICT")
+    with pytest.raises(CommitFailedError, match="cannot store REAL value in INTEGER column") as why:
+        committer.commit([stage(sink, {"a": [1.5]})])
+    assert "\n" not in str(why.value).strip()
 
 
 def test_rows_that_the_table_refuses_stop_the_job_and_none_is_visible(
