@@ -7,8 +7,9 @@ Nothing here decides anything; `protocol/procedures.py` does.
 
 import logging
 import math
+import reprlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -40,6 +41,7 @@ from seamark.model.errors import (
     LostTransactionError,
     PreflightError,
     SeamarkError,
+    UserError,
 )
 from seamark.protocol.write_again import close_chain, write_again
 
@@ -159,14 +161,14 @@ class SinkCommits:
     ) -> list[CommitOutcome]:
         uid, counts = attached.uid, self.counts[attached.uid]
 
-        def ask(open_: Sequence[Any]) -> Sequence[CommitOutcome]:
+        def ask(open_: Sequence[Any]) -> list[CommitOutcome]:
             answers = self._call(
                 uid,
                 "commit",
                 lambda: self._asked(uid, attached.committer.commit, open_, CommitOutcome.RETRY),
                 CommitFailedError,
             )
-            counts.retried += list(answers).count(CommitOutcome.RETRY)
+            counts.retried += answers.count(CommitOutcome.RETRY)
             return answers
 
         outcomes = self._until_proved(
@@ -382,11 +384,12 @@ class SinkCommits:
 
     def _asked(
         self, uid: str, call: Callable[[Sequence[Any]], Sequence[O]], asked: Sequence[Any], retry: O
-    ) -> Sequence[O]:
+    ) -> list[O]:
         """Ask a committer. The last catch: whatever it raises, unless on purpose, proves nothing
-        of these transactions."""
+        of these transactions. Raises UserError for an answer that is no list of outcomes."""
         try:
             answers = call(asked)
+            found = list(answers) if isinstance(answers, Iterable) else answers
         except SeamarkError:
             raise
         except Exception as error:
@@ -395,7 +398,18 @@ class SinkCommits:
                 log.warning("sink %s does not answer, and is asked again: %s", uid, said)
             return [retry] * len(asked)
         self._said.pop(uid, None)
-        return answers
+        outcome = type(retry)
+        if (
+            isinstance(found, list)
+            and len(found) == len(asked)
+            and all(isinstance(each, outcome) for each in found)
+        ):
+            return found
+        raise UserError(
+            f"sink {uid!r}: {call.__name__} returned {reprlib.repr(found)}; mend its committer, "
+            f"which has to return one {outcome.__name__} for each of the {len(asked)} "
+            "transactions, and start the job again"
+        )
 
     def _why(self, uid: str) -> str:
         return f" ({self._said[uid]})" if uid in self._said else ""

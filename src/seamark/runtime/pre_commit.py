@@ -164,7 +164,9 @@ def _told(error: Exception, hide: Callable[[str], str]) -> Exception | None:
     """Return `error`, with its traceback for Spark's log; None if its text, or the text of one of
     its causes, holds a secret."""
     link: BaseException | None = error
-    while link is not None:
+    seen: set[int] = set()  # `raise error from error` makes a circle
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
         if hide(str(link)) != str(link):
             return None
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)

@@ -36,6 +36,7 @@ from seamark.model.errors import (
     PreflightError,
     RecordNotStoredError,
     StoppedError,
+    UserError,
 )
 from seamark.protocol.states import Seal
 from tests.unit.checkpoint.memory_sink import MemorySink
@@ -482,6 +483,61 @@ def test_whatever_a_commit_raises_it_is_asked_again(
     assert said == [
         f"sink orders does not answer, and is asked again: {type(error).__name__}: {error}"
     ]
+
+
+class Answering(MemorySink):
+    """Answers in another form than a list."""
+
+    form: Callable[[Any], Any] = staticmethod(iter)
+
+    def commit(self, committables: Any) -> Any:
+        return self.form(super().commit(committables))
+
+    def abort(self, committables: Any) -> Any:
+        return self.form(super().abort(committables))
+
+
+def test_outcomes_may_be_any_iterable(tmp_path: Path) -> None:
+    world = World(tmp_path, orders=Answering())
+    driver = world.driver()
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    world.flush(driver, 1)
+    driver.finish()
+    assert (world.sinks["orders"].visible, world.sinks["orders"].open) == (["0.1"], {})
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        (lambda found: None, "None"),
+        (lambda found: True, "True"),
+        (lambda found: [], r"\[\]"),
+        (lambda found: [True for _ in found], r"\[True\]"),
+    ],
+)
+def test_outcomes_that_are_none_end_the_run_in_one_line(
+    tmp_path: Path, form: Callable[[Any], Any], said: str
+) -> None:
+    world = World(tmp_path, orders=Answering())
+    sink = world.sinks["orders"]
+    driver = world.driver()
+    world.epoch(driver, 0)
+    sink.form = form  # type: ignore[attr-defined]
+    world.decide(0)
+    until(lambda: driver.failure is not None)
+    expected = f"^sink 'orders': commit returned {said}; .* one CommitOutcome for each .*$"
+    with pytest.raises(UserError, match=expected):
+        driver.finish()
+    assert sink.calls.count("commit") == 1
+    sink.form = iter  # type: ignore[attr-defined]
+    driver = world.driver()
+    assert driver.last_committed == 0
+    world.flush(driver, 1)
+    sink.form = form  # type: ignore[attr-defined]
+    with pytest.raises(UserError, match=f"abort returned {said}; .* one AbortOutcome for each"):
+        driver.finish()
 
 
 def test_at_the_deadline_of_a_commit_its_last_error_is_named(world: World) -> None:

@@ -134,10 +134,11 @@ class WriteAheadCommitter:
         if not errors:
             return
         (error,) = errors
-        if isinstance(error, (SendRefusedError, *self._sink.permanent_errors)):
+        ordinary = isinstance(error, Exception)  # `sys.exit` ends the job: it may come after writes
+        if not ordinary or isinstance(error, (SendRefusedError, *self._sink.permanent_errors)):
             raise SendRefusedError(
-                f"{self._name} refuses the rows of epoch {token.epoch}: {error}. {stay}: mend the "
-                "target before"
+                f"{self._name} refuses the rows of epoch {token.epoch}: "
+                f"{error if ordinary else repr(error)}. {stay}: mend the target before"
             ) from error
         # Not the error itself: one of Seamark's own would end the job.
         raise ConnectionError(

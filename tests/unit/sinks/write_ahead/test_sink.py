@@ -46,7 +46,7 @@ class Told(WriteAheadSink):
             self.steps.pop(0)()
 
 
-def fails(error: Exception) -> Callable[[], None]:
+def fails(error: BaseException) -> Callable[[], None]:
     def step() -> None:
         raise error
 
@@ -119,6 +119,17 @@ def test_what_does_not_pass_stops_the_job_and_keeps_the_rows(job: Job) -> None:
         job.committer.commit([file])
     assert list(job.committer.commit([file])) == [COMMITTED]
     assert job.sink.got == [("c0ffee-out-0", [1])] * 3
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
+def test_what_is_no_exception_is_never_tried_again(job: Job, error: BaseException) -> None:
+    """`sys.exit` in a function may come after the function has written."""
+    job.sink.steps.append(fails(error))
+    file = job.write([1])
+    with pytest.raises(SendRefusedError, match=f"epoch 0: {type(error).__name__}") as raised:
+        job.committer.commit([file])
+    assert raised.value.__cause__ is error
+    assert len(job.sink.got) == 1
 
 
 def test_a_send_that_hangs_fails_the_job(tmp_path: Path) -> None:
