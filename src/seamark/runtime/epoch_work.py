@@ -93,17 +93,18 @@ _NO_LIMIT = -1
 
 
 class EpochWork:
-    """Runs the tasks of a query's epochs. `state` is the channel state of the last committed epoch.
-    Raises UserError if this version of Spark does not let its sources be held."""
+    """Runs the tasks of a query's epochs. `state` is the channel state of the last committed epoch;
+    `once`: the query has one epoch. Raises UserError if this version of Spark does not let its
+    sources be held."""
 
     def __init__(
         self, tasks: EpochTasks, checkpoint: CheckpointConfig, state: ChannelState,
-        keyed: KeyedEpochs, spark: SparkSession,
+        keyed: KeyedEpochs, spark: SparkSession, *, once: bool = False,
     ) -> None:  # fmt: skip
         self._tasks = tasks
         self._lanes = LaneTasks(tasks)
         self._warm = False
-        self._unaligned = checkpoint.unaligned
+        self._unaligned = checkpoint.unaligned and not once  # no later epoch would write the rest
         self._timeout_s = checkpoint.aligned_timeout_s
         self._most_bytes = int(checkpoint.max_in_flight_bytes)
         self._slice_rows = FIRST_SLICE_ROWS

@@ -214,7 +214,10 @@ class StreamRun(QueryRun):
         tasks = self._epoch_tasks()
         state = self.coordinator.channel_state
         self._keyed.go_on_from(state.event_times)
-        self._work = EpochWork(tasks, self._job.checkpoint, state, self._keyed, self._spark)
+        once = "once" in self._trigger
+        self._work = EpochWork(
+            tasks, self._job.checkpoint, state, self._keyed, self._spark, once=once
+        )
         lent = _ACCEPT_LEFTOVERS
         if "realTime" in self._trigger:
             lent = {**lent, **real_time.ON_THE_SESSION}

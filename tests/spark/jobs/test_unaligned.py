@@ -6,13 +6,17 @@ import json
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import seamark as sm
 from seamark.model.errors import DamagedCheckpointError, RestoreError
+from seamark.streaming.query import StreamQuery
 from tests.chaos.driver import Driver, wait_until
+from tests.chaos.slow_sink import SlowSQLiteSink
 from tests.chaos.workload import read_column
 from tests.spark.jobs.unaligned_app import slow_job
 from tests.threads import RunningJob
@@ -46,6 +50,30 @@ def test_a_bounded_job_ends_when_nothing_is_left(tmp_path: Path) -> None:
     (out,) = (task for task in checkpoints[0].tasks if task.uid == "out")
     assert out.subtasks[0].unaligned
     assert out.subtasks[0].persisted_data == checkpoints[0].persisted_data
+
+
+def test_a_query_of_one_epoch_leaves_no_rows(tmp_path: Path, spark: SparkSession) -> None:
+    """No epoch after it would write them. Those of a run before are written too."""
+    fill(tmp_path)
+    rows = spark.readStream.schema("id BIGINT").json(str(tmp_path / "in"))
+    checkpoint = sm.CheckpointConfig(unaligned=True, aligned_timeout="200ms")
+
+    def start(**trigger: Any) -> StreamQuery:
+        sink = SlowSQLiteSink(str(tmp_path / "job.db"), table="t")
+        writer = sm.write_stream(rows, sink, checkpoint=checkpoint).trigger(**trigger)
+        return writer.option("checkpointLocation", str(tmp_path / "store/job")).start()
+
+    query = start(processingTime="1 second")
+    wait_until("an epoch", lambda: len(written(tmp_path)) > 0, 60)
+    query.stop()
+    assert len(written(tmp_path)) < ROWS, "nothing waits"
+    (tmp_path / "in/more.json").write_text(
+        "\n".join(json.dumps({"id": ROWS + number}) for number in range(ROWS))
+    )
+    query = start(once=True)
+    query.awaitTermination()
+    assert written(tmp_path) == list(range(2 * ROWS))
+    assert not query.job.checkpoints().history[0].unaligned
 
 
 def test_a_savepoint_has_no_channel_state(tmp_path: Path) -> None:
