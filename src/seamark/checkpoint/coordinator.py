@@ -41,6 +41,7 @@ from seamark.model.errors import (
     AbortFailedError,
     CheckpointExpiredError,
     DecisionVoidError,
+    FencedError,
     QueryHangsError,
     RecordNotStoredError,
     SeamarkError,
@@ -551,6 +552,16 @@ class Coordinator:
             self.statistics.close(lambda progress: self._last_status(progress, reason))
         if self.failure is not None:
             raise self.failure
+
+    def still_needed(self) -> str:
+        """Return why the job's directory must not be deleted after `finish`; "" if it may be."""
+        if self.left_open:
+            return "by it the next start, or `seamark txn`, aborts what is still open"
+        try:
+            procedures.check_fence(self._store, self.generation)
+        except (FencedError, RecordNotStoredError) as error:
+            return str(error)
+        return ""
 
     def _last_status(self, progress: EpochProgress, reason: str) -> tuple[CheckpointStatus, str]:
         """Return the final status of an epoch left open by the run, with the reason of its failure.

@@ -108,17 +108,18 @@ class Supervisor:
             raise
         else:
             deletes = self.cancelled and self._checkpoint.externalized_retention is DELETE
-            if deletes and self._run is not None and self._run.coordinator.left_open:
-                log.warning(
-                    "job %s: %s is kept: by it the next start, or `seamark txn`, aborts what is "
-                    "still open",
-                    self._name, self._directory,
-                )  # fmt: skip
+            if deletes and self._run is not None and (why := self._run.coordinator.still_needed()):
+                log.warning("job %s: %s is kept: %s", self._name, self._directory, why)
                 deletes = False
             if deletes:
                 self._delete_checkpoints()
             state = JobState.CANCELED if self.cancelled else JobState.FINISHED
             self._end(state, recorded=not deletes)
+
+    def never_ran(self, error: BaseException) -> None:
+        """End with `error`, unless `run` has ended: it may not have been called."""
+        if not self.outcome.done():
+            self._end(JobState.FAILED, error)
 
     def _end(
         self, state: JobState, error: BaseException | None = None, *, recorded: bool = True

@@ -160,7 +160,7 @@ class StreamJob(Job):
         except BaseException:  # Ctrl-C
             supervisor.stop()
             raise
-        if supervisor.query is None and (error := supervisor.outcome.exception()) is not None:
+        if supervisor.query is None and (error := query._error()) is not None:
             raise error
         return query
 
@@ -193,8 +193,8 @@ def _place_in_program() -> str:
 def _run(run: JobRun, query: StreamQuery) -> None:
     try:
         run.run_to_end()
-    except BaseException:
-        pass
+    except BaseException as error:
+        run.supervisor.never_ran(error)
     finally:
         query.ended()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -165,6 +166,27 @@ def test_a_cancelled_job_ends_at_once_and_keeps_or_deletes_its_checkpoints(
     assert not store.exists()
     assert ids(tmp_path) == [0], "the epoch under way was committed, or epoch 0 came again"
     assert not [p for p in (tmp_path / "out.db.seamark").rglob("*") if p.is_file()]
+
+
+def test_a_cancelled_job_keeps_the_checkpoints_that_a_newer_driver_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job is idle, so nothing else tells it of the other one."""
+    files(tmp_path, [0])
+    job, rows = a_job(
+        tmp_path, ending="never", interval="1h", externalized_retention="DELETE_ON_CANCELLATION"
+    )
+    job.sink(rows, to_sqlite(tmp_path), "out")
+    store = tmp_path / "store/job"
+
+    def cancel() -> None:
+        shutil.copy(store / "lease/1.json", store / "lease/2.json")
+        job.cancel()
+
+    meanwhile((store / "epochs/0/committed.json").exists, cancel)
+    job.run()
+    assert (store / "spark/commits/0").exists()
+    assert "is kept: driver generation 1 was superseded by generation 2" in caplog.text
 
 
 def test_a_bounded_job_ends_with_a_checkpoint_of_what_its_last_rows_changed(

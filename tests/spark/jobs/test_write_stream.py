@@ -18,8 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark import job_run
 from seamark.api.settings import RESTORE_VARIABLE
+from seamark.checkpoint.call_deadline import call_within
 from seamark.model.errors import ConfigurationError
+from seamark.runtime.supervision import Supervisor
 from seamark.sinks.sqlite import database
 from seamark.streaming.job import StreamJob
 from seamark.streaming.query import StreamQuery
@@ -137,6 +140,28 @@ def test_a_failed_query_is_started_again_and_raises_what_ended_it(
     assert query.isActive is False
     failures = (tmp_path / "store/out-location/executions").glob("*/failure.*.json")
     assert len(list(failures)) == 4
+
+
+def test_a_start_whose_jvm_is_ending_raises(
+    tmp_path: Path, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> Any:
+        raise OSError("Shutdown in progress, cannot add a shutdownHook")
+
+    monkeypatch.setattr(job_run, "stop_before_jvm", refused)
+    with pytest.raises(OSError, match="Shutdown in progress"):
+        call_within(60, to_files(rows, tmp_path).start)
+
+
+def test_a_start_returns_while_the_query_is_started_again(
+    tmp_path: Path, rate: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart has no query of Spark's yet when `start` looks."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Supervisor, "query", None)
+        query = call_within(60, to_files(rate, tmp_path).start)
+    assert query.isActive
+    query.stop()
 
 
 def test_once_and_start_with_arguments(
