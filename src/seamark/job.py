@@ -60,6 +60,8 @@ from seamark.savepoints.take.running import take as take_savepoint
 from seamark.verify.audit.one_job import answer_audit
 
 SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
+_begun: dict[str, str] = {}
+"""By the path that ``seamark run -s`` gives: the directory of the job begun with it."""
 
 
 class Job:
@@ -248,7 +250,15 @@ class Job:
             raise SystemExit(0)  # the program must not run on after the answer
         how = how.overridden(os.environ)
         os.environ.pop(EXPECTING_VARIABLE, None)
-        path = os.environ.get(RESTORE_VARIABLE) or restore
+        given = os.environ.get(RESTORE_VARIABLE)
+        if given and (first := _begun.setdefault(given, self._directory)) != self._directory:
+            # Sources and operators named by number would silently take the first job's state.
+            raise ConfigurationError(
+                f"Job {declared.name!r}: seamark run -s has begun {first} with {given}, and the "
+                f"program starts {self._directory} too; a checkpoint is one job's: run that one "
+                "from a program of its own"
+            )
+        path = given or restore
         plan = JobPlan(declared)
         in_real_time = is_real_time(execution, plan)
         if file := os.environ.pop(PLAN_VARIABLE, None):

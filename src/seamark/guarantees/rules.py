@@ -187,18 +187,25 @@ def repeated_remedy(sink: SinkPart) -> str:
 
 
 def output_mode_not_taken(job: JobFacts) -> Iterator[Finding]:
-    """The sink adds a row that it should replace."""
+    """The sink adds a row that it should replace, or replaces rows that it should keep."""
     for sink in job.sinks:
-        if job.repeats_into(sink) and job.output_mode not in sink.output_modes:
-            yield Finding(
-                FindingCode.SK006,
-                f"sink `{sink.uid}`",
-                f"output mode is {job.output_mode!r}, and {sink.description} would get each row "
-                "again as a further one",
+        mode = job.output_mode if job.repeats_into(sink) else "append"
+        if mode in sink.output_modes:
+            continue
+        would = "delete the rows of the epochs before"
+        remedy = (
+            "put {epoch} or {token} into an option that says where an epoch's rows go, such as the "
+            "path; or give 'complete', where each epoch has all rows"
+        )
+        if "append" in sink.output_modes:
+            would = "get each row again as a further one"
+            remedy = (
                 "give 'append' (behind an aggregation that needs a watermark), a sink that "
                 "replaces rows by 'keys', Kafka, or foreach_batch; a sink of your own that can "
-                "take them says so with output_modes",
+                "take them says so with output_modes"
             )
+        found = f"output mode is {job.output_mode!r}, and {sink.description} would {would}"
+        yield Finding(FindingCode.SK006, f"sink `{sink.uid}`", found, remedy)
 
 
 def target_shared(job: JobFacts) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     DateType,
+    DecimalType,
     StringType,
     StructField,
     StructType,
@@ -90,11 +91,14 @@ def debezium(
     deleted, unread, values = F.col("op") == "d", F.col("unread"), {}
     for number, field in enumerate(columns):
         kind, raw = field.dataType, F.col(f"_{number}")
+        type_ = F.col(f"_type_{number}")
         if _raw(kind) == kind:
             value = raw
+        elif isinstance(kind, DecimalType):
+            value = _decimal(kind, raw, type_)
         else:
             unit, by_column = units.get(field.name), isinstance(numeric_timestamps, Mapping)
-            value = _time(kind, raw, F.col(f"_type_{number}"), unit, by_column)
+            value = _time(kind, raw, type_, unit, by_column)
         values[field.name] = value
         unread = unread | (raw.isNotNull() & value.isNull())
         if isinstance(kind, StringType | BinaryType):
@@ -198,9 +202,24 @@ def _json(column: str, kind: StructType) -> Column:
 
 
 def _raw(kind: DataType) -> DataType:
-    """Return the type to read from JSON: dates and times may be numbers, in Debezium's units."""
-    temporal = isinstance(kind, DateType | TimestampType | TimestampNTZType)
-    return StringType() if temporal else kind
+    """Return the type to read from JSON: dates and times may be numbers, in Debezium's units, and
+    Spark would round a decimal."""
+    as_text = isinstance(kind, DateType | TimestampType | TimestampNTZType | DecimalType)
+    return StringType() if as_text else kind
+
+
+def _decimal(kind: DecimalType, raw: Column, type_: Column) -> Column:
+    """Return a decimal from its text; null for one with more digits than `kind` has, and for bytes
+    in base64, which may be digits alone. `type_` as for `_time`."""
+    digits = F.regexp_replace(raw, "[eE].*|[^0-9]", "")
+    fraction = F.length(F.regexp_extract(raw, r"\.([0-9]*)", 1))
+    exponent = F.regexp_extract(raw, "[eE](.*)", 1).try_cast("int")
+    zeros = F.length(digits) - F.length(F.rtrim(digits, F.lit("0")))
+    exact = (fraction - F.coalesce(exponent, F.lit(0)) - zeros <= kind.scale) | (
+        zeros == F.length(digits)
+    )
+    is_bytes = F.coalesce(type_ == f"{_KAFKA}Decimal", F.lit(False)) & ~raw.rlike("[.-]")
+    return F.when(exact & ~is_bytes, raw.try_cast(kind))
 
 
 def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_column: bool) -> Column:
@@ -219,9 +238,10 @@ def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_colum
     micros = F.floor(number.cast("decimal(20,0)") * F.lit(1_000_000).cast("decimal(7,0)") / per)
     seconds = (micros / 1_000_000).try_cast("decimal(18,6)")
     plausible = (seconds >= -62_135_596_800) & (seconds < 253_402_300_800)
-    if not by_column and unit != "seconds":
-        small = F.abs(seconds)
-        plausible &= is_time | (small < 10_000) | (small >= 10_000_000)
+    if not by_column:
+        # Any instant up to 2286 in a coarser unit is below, and from 1978 on in a finer one after
+        # the year 9999. 0 is 1970 in every unit.
+        plausible &= is_time | (seconds == 0) | (F.abs(seconds) >= 10_000_000)
     span = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), F.when(plausible, seconds))
     start = "1970-01-01 00:00:00" + ("" if isinstance(kind, TimestampNTZType) else " UTC")
     return F.when(is_number, F.lit(start).cast(kind) + span).otherwise(text)

@@ -92,13 +92,14 @@ def _source_part(source: DeclaredSource) -> SourcePart:
 
 
 def _sink_part(sink: DeclaredSink, graph: JobGraph) -> SinkPart:
+    letters, modes = sink.dead_letters_of, tuple(sink.sink.output_modes)
     part = SinkPart(
         sink.uid,
         sink.description,
         sink.sink.way,
         places=tuple(sink.sink.places),
         upstream=upstream(graph, sink.uid),
-        output_modes=OUTPUT_MODES if sink.dead_letters_of else tuple(sink.sink.output_modes),
+        output_modes=OUTPUT_MODES if letters and "append" in modes else modes,
     )
     if sink.dataframe is None:
         return part

@@ -4,7 +4,6 @@ Invariant: Spark's own files lie in the location itself, as Spark lays them, and
 them. So Seamark goes on from a plain query's location, and a plain query from Seamark's.
 """
 
-import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from pyspark.util import inheritable_thread_target
 from seamark.api.config import CheckpointConfig
 from seamark.api.declarations import DeclaredSource
 from seamark.api.rest_config import RestConfig
-from seamark.api.settings import PROGRAM, RESTORE_VARIABLE, Setting
+from seamark.api.settings import PROGRAM, Setting
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.job import Job
 from seamark.job_run import JobRun
@@ -95,9 +94,6 @@ class StreamJob(Job):
     table: Table | None = None
     """Made when nothing is left that refuses the query."""
 
-    _restored: str | None = None
-    """The query that ``seamark run -s`` has begun in this program."""
-
     def __init__(
         self,
         place: Place,
@@ -140,7 +136,6 @@ class StreamJob(Job):
         if StreamJob.explained is not None:
             StreamJob.explained.append(self)
             return StreamQuery(self, None)
-        self._require_one_restored()
         run = self._prepare(None, RestoreOptions(self.declaration.name), "micro-batch")
         try:
             if self.table is not None:
@@ -163,20 +158,6 @@ class StreamJob(Job):
         if supervisor.query is None and (error := query._error()) is not None:
             raise error
         return query
-
-    def _require_one_restored(self) -> None:
-        """Raise ConfigurationError for the second query of a program under ``seamark run -s``: with
-        sources and operators named by number it would silently take the first one's state."""
-        name = self.declaration.name
-        if not os.environ.get(RESTORE_VARIABLE):
-            return
-        if StreamJob._restored not in (None, name):
-            raise ConfigurationError(
-                f"write_stream: seamark run -s has begun query {StreamJob._restored!r} with the "
-                f"checkpoint, and the program starts {name!r} too; a checkpoint is one query's: "
-                "run that query from a program of its own"
-            )
-        StreamJob._restored = name
 
     def _trigger(self, in_real_time: bool) -> Mapping[str, Any]:
         return {"once": True} if self._when.once else super()._trigger(in_real_time)

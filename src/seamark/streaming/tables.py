@@ -4,6 +4,7 @@ once the query can start."""
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,6 +22,8 @@ _OF_READERS = (
 """Options of a table that say nothing of how its rows are written, in lower case."""
 _OF_CSV = ("header", "sep", "delimiter", "nullvalue")
 """Options that a reader of CSV needs too: a table that is made has them."""
+_READS_CSV = {"escape": '"', "multiline": "true"}
+"""What makes Spark read `FileSink`'s CSV: every table of CSV has them, by these names."""
 _TRACKED = "spark.sql.hive.manageFilesourcePartitions"
 
 
@@ -80,7 +83,7 @@ def find_table(
             raise ValueError(f"the table is {what}; there are tables of {', '.join(_FORMATS)}")
         if found is None:
             given = {key.lower(): value for key, value in options.items()}
-            path = given.get("path") or path_of(catalog.defaultTablePath(key)).toString()
+            path = given.get("path") or _text_of(path_of(catalog.defaultTablePath(key)))
             creation = _creation(frame, quoted(*parts), provider, by, given)
             return Table(name, provider, path, by, creation=creation)
         columns = [str(column) for column in items(found.partitionColumnNames())]
@@ -94,13 +97,20 @@ def find_table(
                 f"the table has partitions in the catalog's own list ({_TRACKED}), which new ones "
                 "would not be in; give format(…) and the path, or write through foreach_batch"
             )
+        if provider == "csv":
+            stored = {key.lower(): value for key, value in stored.items()}
+            if {key: stored.pop(key, "").lower() for key in _READS_CSV} != _READS_CSV:
+                raise ValueError(
+                    "Spark would read a quotation mark or a line end in a text wrongly there; give "
+                    f"ALTER TABLE {name} SET SERDEPROPERTIES ({_options(_READS_CSV)})"
+                )
         if format_ is not None and format_.lower() != provider:
             raise ValueError(f"format is {format_!r}, and the table is of {provider!r}")
         if by and [c.lower() for c in by] != [c.lower() for c in columns]:
             raise ValueError(
                 f"partitionBy is {list(by)!r}, and the table is partitioned by {list(columns)!r}"
             )
-        return Table(name, provider, path_of(found.location()).toString(), columns, stored)
+        return Table(name, provider, _text_of(path_of(found.location())), columns, stored)
 
 
 def _creation(
@@ -108,9 +118,9 @@ def _creation(
 ) -> str:
     columns = frame._jdf.schema().asNullable().toDDL()
     statement = f"CREATE TABLE IF NOT EXISTS {name} ({columns}) USING {provider}"
-    of_csv = [f"{k} {_literal(options[k])}" for k in _OF_CSV if k in options]
-    if provider == "csv" and of_csv:
-        statement += f" OPTIONS ({', '.join(of_csv)})"
+    if provider == "csv":
+        own = {key: options[key] for key in _OF_CSV if key in options}
+        statement += f" OPTIONS ({_options(own | _READS_CSV)})"
     if by:
         statement += f" PARTITIONED BY ({', '.join(map(quoted, by))})"
     return statement + (f" LOCATION {_literal(options['path'])}" if "path" in options else "")
@@ -123,6 +133,16 @@ def _in_one_line(name: object) -> Iterator[None]:
     except (PySparkException, Py4JJavaError, ValueError) as error:
         said = str(getattr(error, "java_exception", None) or error).strip().splitlines()[0]
         raise ConfigurationError(f"write_stream: toTable({name!r}): {said}") from None
+
+
+def _options(pairs: Mapping[str, str]) -> str:
+    return ", ".join(f"{key} {_literal(value)}" for key, value in pairs.items())
+
+
+def _text_of(path: Any) -> str:
+    """Return Hadoop's path as `FileSink` takes it: a local one alone, its ``%41`` is no escape."""
+    uri = path.toUri()
+    return str(uri.getPath() if uri.getScheme() == "file" else path.toString())
 
 
 def _literal(text: str) -> str:

@@ -34,7 +34,7 @@ def rows(tmp_path: Path, spark: SparkSession) -> DataFrame:
 def name(tmp_path: Path, spark: SparkSession) -> Iterator[str]:
     """A database with the session in it, and a table's name."""
     database = f"db_{tmp_path.name.replace('-', '_')}"
-    spark.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path / 'a warehouse'}'")
+    spark.sql(f"CREATE DATABASE {database} LOCATION '{tmp_path / 'a%41 warehouse'}'")
     spark.sql(f"USE {database}")
     yield f"{database}.clicks"
     spark.sql("USE default")
@@ -65,7 +65,7 @@ def test_a_missing_table_is_made_with_partitions(
     run_twice(tmp_path, spark, rows, name, format=format_, partitionBy="Page", **given)
     table = spark.catalog.listColumns(name)
     assert [(c.name, c.isPartition) for c in table] == [("id", False), ("page", True)]
-    assert (tmp_path / "a warehouse/clicks/page=p0").is_dir()
+    assert (tmp_path / "a%41 warehouse/clicks/page=p0").is_dir()
     spark.sql(f"INSERT INTO {name} VALUES (100, 'p1')")
     assert spark.table(name).where("page = 'p1'").count() == 21
     # Its partitions need not be named again, and others are refused.
@@ -108,11 +108,29 @@ def test_a_table_of_its_own_place_and_an_existing_one(
     spark.sql(
         f"CREATE TABLE {name} (page STRING, id BIGINT) USING csv OPTIONS (sep '|', header 'true')"
     )
+    remedy = "ALTER TABLE clicks SET SERDEPROPERTIES (escape '\"', multiline 'true')"
+    with pytest.raises(sm.ConfigurationError, match=re.escape(remedy)):
+        sm.write_stream(rows).option("checkpointLocation", str(tmp_path / "no")).toTable("clicks")
+    spark.sql(remedy)
     query = sm.write_stream(rows.select("page", "id"))
     query = query.option("checkpointLocation", str(tmp_path / "store/csv"))
     query.trigger(availableNow=True).toTable("clicks").awaitTermination()
     spark.catalog.refreshTable(name)
     assert sorted(r.id for r in spark.table(name).collect()) == list(range(40))
+
+
+def test_a_table_of_csv_has_every_text_as_it_is(
+    tmp_path: Path, spark: SparkSession, name: str, rows: DataFrame
+) -> None:
+    texts = ['say "hi"', "x,\\", "two\nlines", "\\", '"', 'a\\"b', " blanks ", "", "p,q", "é"]
+    (tmp_path / "in/0.json").write_text(
+        "\n".join(json.dumps({"id": i, "page": text}) for i, text in enumerate(texts))
+    )
+    writer = sm.write_stream(rows).option("checkpointLocation", str(tmp_path / "store/q"))
+    query = writer.trigger(availableNow=True).toTable(name, format="csv", nullValue="NULL")
+    query.awaitTermination()
+    spark.catalog.refreshTable(name)
+    assert sorted(spark.table(name).collect()) == list(enumerate(texts))
 
 
 def test_what_cannot_be_written_is_refused_and_nothing_is_made(
@@ -129,6 +147,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_made(
     spark.sql(
         "CREATE TABLE b (id BIGINT, page STRING) USING parquet CLUSTERED BY (id) INTO 2 BUCKETS"
     )
+    spark.sql("CREATE TABLE c (id BIGINT, page STRING) USING csv OPTIONS (escape '\"')")
     before = {table.name for table in spark.catalog.listTables()}
     counts = rows.groupBy("page").count()
     for table, frame, given, said in [
@@ -137,6 +156,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_made(
         ("o", rows, {}, "of 'orc'"),
         ("p", rows, {}, "partitions in the catalog"),
         ("b", rows, {}, "in buckets"),
+        ("c", rows, {}, "SERDEPROPERTIES (escape '\"', multiline 'true')"),
         ("j", rows, {"format": "csv"}, "format is 'csv', and the table is of 'json'"),
         ("new", rows, {"format": "orc"}, "of 'orc'"),
         ("new", rows, {"partitionBy": "nowhere"}, "partition column 'nowhere' is not in"),

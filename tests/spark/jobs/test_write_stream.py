@@ -24,7 +24,6 @@ from seamark.checkpoint.call_deadline import call_within
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.supervision import Supervisor
 from seamark.sinks.sqlite import database
-from seamark.streaming.job import StreamJob
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.writer import DataStreamWriter
 from tests.chaos.workload import read_column
@@ -121,12 +120,19 @@ def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
     (started,) = (tmp_path / "store/out-location/executions").glob("*/ended.json")
     assert json.loads(started.read_text())["body"]["state"] == "FINISHED"
     monkeypatch.setenv(RESTORE_VARIABLE, saved)  # as `seamark run -s` does
-    monkeypatch.setattr(StreamJob, "_restored", None)
     add(tmp_path, range(40, 60))
     to_files(rows, tmp_path, "second").trigger(availableNow=True).start().awaitTermination()
     assert ids(spark, tmp_path / "second") == list(range(40, 60))
-    with pytest.raises(ConfigurationError, match="has begun query 'second-location'"):
-        to_files(rows, tmp_path, "third").start()
+    same_name = to_files(rows, tmp_path, "third").option(
+        "checkpointLocation", str(tmp_path / "other/second-location")
+    )
+    job = sm.Job("declared", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    job.sink(job.source(rows, "in", replayable=True), sm.FileSink(str(tmp_path / "third")), "out")
+    for other in (same_name.start, job.run, to_files(rows, tmp_path, "third").start):
+        with pytest.raises(ConfigurationError, match=r"has begun .*/store/second-location with "):
+            other()
+    assert not (tmp_path / "other").exists()
+    assert not (tmp_path / "third").exists()
 
 
 def test_a_failed_query_is_started_again_and_raises_what_ended_it(

@@ -245,3 +245,28 @@ def test_a_row_that_comes_once_may_be_added_in_update_mode(tmp_path: Path, rate:
     distinct = rate.sparkSession.sql("SELECT DISTINCT value FROM rate")
     job.sink(distinct, sm.FileSink(str(tmp_path / "c")), "c")
     assert [f.subject for f in found(job, "SK006")] == ["sink `c`"]
+
+
+def test_a_sink_that_overwrites_earlier_epochs_is_refused(tmp_path: Path, rate: DataFrame) -> None:
+    over = sm.WriteAheadSink.spark_format("json", {"path": str(tmp_path / "o")}, "overwrite")
+    each = sm.WriteAheadSink.spark_format("json", {"path": f"{tmp_path}/{{epoch}}"}, "overwrite")
+    counts = rate.groupBy("value").count()
+    for mode, frame, refused in [
+        ("append", rate, ["sink `over`"]), ("update", rate, ["sink `over`"]),
+        ("update", counts, ["sink `over`"]), ("complete", counts, []),
+    ]:  # fmt: skip
+        settings = sm.CheckpointConfig(storage=f"file://{tmp_path}/store")
+        job = sm.Job("over", settings, output_mode=mode)
+        job.source(rate, "rate", replayable=True)
+        job.sink(frame, over, "over")
+        job.sink(frame, each, "each")
+        assert [f.subject for f in found(job, "SK006")] == refused
+        if refused:
+            with pytest.raises(sm.ConfigurationError, match="delete the rows of the epochs before"):
+                job.run()
+    letters = sm.Job("letters", settings)
+    letters.source(rate, "rate", replayable=True)
+    rows = rate.selectExpr("string(value) AS id", "value")
+    letters.sink(rows, REDIS, "out", on_bad_row="dead_letter", dead_letters=over)
+    assert len(found(letters, "SK006")) == 1
+    assert list(tmp_path.iterdir()) == []

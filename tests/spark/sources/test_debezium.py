@@ -81,6 +81,12 @@ def test_a_key_that_is_in_the_records_key_alone(spark: SparkSession) -> None:
         envelope("c", None, ROW | {"id": "x"}),
         envelope("c", None, ROW | {"id": 2**70}),
         envelope("c", None, ROW | {"price": "AJY="}),  # decimal.handling.mode=precise
+        envelope("c", None, ROW | {"price": "1.505"}),  # Spark itself would round it
+        envelope("c", None, ROW | {"price": 1.505}),
+        envelope("c", None, ROW | {"price": "15051E-4"}),
+        envelope("c", None, ROW | {"price": "12345678.00"}),
+        envelope("c", None, ROW | {"price": "NaN"}),
+        envelope("c", None, ROW | {"price": ""}),
         envelope("c", None, ROW | {"born": "soon"}),
         envelope("c", None, ROW | {"born": 2**40}),
         envelope("c", None, ROW | {"at": 1641603723000004}),  # of a unit that is not given
@@ -100,13 +106,43 @@ def test_other_ops_are_passed_on(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(("unit", "scale"), [("seconds", 1), ("millis", 1000), ("micros", 10**6)])
 def test_numbers_as_timestamps(spark: SparkSession, unit: Any, scale: int) -> None:
-    values = {"id": 1, "at": 1641603723 * scale, "plain": -5 * scale}
-    (row,) = rows(
-        spark, envelope("c", None, values), schema="id BIGINT, at TIMESTAMP, plain TIMESTAMP_NTZ",
-        numeric_timestamps=unit,
-    )  # fmt: skip
-    assert row.at.astimezone(UTC) == datetime(2022, 1, 8, 1, 2, 3, tzinfo=UTC)
-    assert row.plain == datetime(1969, 12, 31, 23, 59, 55)
+    values = {"id": 1, "at": 1641603723 * scale, "plain": -5 * scale, "zero": 0,
+              "long_ago": -(10**7) * scale}  # fmt: skip
+    schema = (
+        "id BIGINT, at TIMESTAMP, plain TIMESTAMP_NTZ, zero TIMESTAMP_NTZ, long_ago TIMESTAMP_NTZ"
+    )
+    by_column = dict.fromkeys(("at", "plain", "zero", "long_ago"), unit)
+    for how in (by_column, unit):
+        (row,) = rows(spark, envelope("c", None, values), schema=schema, numeric_timestamps=how)
+        assert row.op == "insert"
+        assert row.at.astimezone(UTC) == datetime(2022, 1, 8, 1, 2, 3, tzinfo=UTC)
+        assert row.zero == datetime(1970, 1, 1)
+        assert row.long_ago == datetime(1969, 9, 7, 6, 13, 20)
+        if how is by_column:
+            assert row.plain == datetime(1969, 12, 31, 23, 59, 55)
+            del values["plain"]
+
+
+SCALES = {"seconds": 1, "millis": 10**3, "micros": 10**6, "nanos": 10**9}
+
+
+@pytest.mark.parametrize("unit", ["seconds", "millis", "micros"])
+def test_no_instant_of_another_unit_is_taken(spark: SparkSession, unit: Any) -> None:
+    instants = [datetime(year, 2, 3, 4, 5, 6, tzinfo=UTC) for year in range(1978, 2201)]
+    numbers = [
+        (int(instant.timestamp()) * scale, name)
+        for instant in instants for name, scale in SCALES.items()
+    ]  # fmt: skip
+    changes = [envelope("c", None, {"id": n, "a": n}) for n, _ in numbers]
+    changes.append(envelope("c", None, {"id": 0, "a": 253_402_214_400 * SCALES[unit]}))
+    found = rows(spark, *changes, schema="id BIGINT, a TIMESTAMP_NTZ", numeric_timestamps=unit)
+    names = [name for _, name in numbers]
+    assert [row.op for row in found[:-1]] == [
+        "insert" if name == unit else "unreadable" for name in names
+    ]
+    own = [row.a for row, name in zip(found, names, strict=False) if name == unit]
+    assert own == [instant.replace(tzinfo=None) for instant in instants]
+    assert found[-1].a == datetime(9999, 12, 31)
 
 
 TIMES = "id BIGINT, a TIMESTAMP, b TIMESTAMP, c TIMESTAMP_NTZ, d DATE"
@@ -157,6 +193,30 @@ def test_units_by_column(spark: SparkSession) -> None:
     early = {"id": 1, "a": 10**9, "b": 10**9}  # the first weeks of 1970
     (row,) = rows(spark, envelope("c", None, early), schema=TIMES, numeric_timestamps=units)
     assert (row.op, row.a.year) == ("insert", 1970)
+
+
+def test_decimals(spark: SparkSession) -> None:
+    texts = ["1.5", "-1.50", "1.5000", "1234", "0E-10", "1E+3", "15050E-4", 1.5, 7, 1e3, "0", None]
+    changes = [envelope("c", None, {"id": 1, "n": text}) for text in texts]
+    found = rows(spark, *changes, schema="id BIGINT, n DECIMAL(9,3)")
+    assert [row.op for row in found] == ["insert"] * len(texts)
+    assert [row.n for row in found] == [
+        None if text is None else Decimal(str(text)) for text in texts
+    ]
+    whole = "9" * 20 + "." + "8" * 18
+    changes = [envelope("c", None, {"id": 1, "n": text}) for text in (whole, whole + "1")]
+    exact, longer = rows(spark, *changes, schema="id BIGINT, n DECIMAL(38,18)")
+    assert exact.n == Decimal(whole)
+    assert (exact.op, longer.op) == ("insert", "unreadable")
+
+
+def test_decimals_in_base64_are_told_by_the_records_schema(spark: SparkSession) -> None:
+    precise = "org.apache.kafka.connect.data.Decimal"
+    changes = [described({"id": 1, "n": n}, n=precise) for n in ("1234", "12E4", "AJY=", 1234.0)]
+    changes.append(described({"id": 1, "n": "1234"}))
+    found = rows(spark, *changes, schema="id BIGINT, n DECIMAL(9,2)")
+    assert [row.op for row in found] == ["unreadable"] * 3 + ["insert"] * 2
+    assert [row.n for row in found[3:]] == [Decimal(1234)] * 2
 
 
 INFINITE = {"a": 2**63 - 1}, {"a": "io.debezium.time.MicroTimestamp"}

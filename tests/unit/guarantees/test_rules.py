@@ -72,6 +72,7 @@ MISTAKES = [
         "SK006", {"output_mode": "update", **sink(output_modes=("append",))},
         "sink `out`", "output mode is 'update'",
     ),
+    ("SK006", sink(output_modes=("complete",)), "sink `out`", "would delete the rows of the ep"),
     ("SK002", other(writes=frozenset({TOPIC})), "sink `out`", "job 'billing', which has not ended"),
     ("SK002", {"sinks": [KEYED, replace(KEYED, uid="two")]}, "sink `keyed`", "sink `two`"),
     ("SK003", other(reads_uncommitted=frozenset({TOPIC})), "sink `out`", "job 'billing' reads"),

@@ -42,7 +42,16 @@ def ignore(*_: Any) -> None: ...
         (sm.WriteAheadSink.foreach_batch(ignore), EVERY),
         (sm.WriteAheadSink.http("http://h"), EVERY),
         (sm.WriteAheadSink.spark_format("jdbc"), EVERY[:1]),
-        (sm.WriteAheadSink.spark_format("jdbc", mode="overwrite"), EVERY),
+        (sm.WriteAheadSink.spark_format("jdbc", mode="overwrite"), EVERY[2:]),
+        (sm.WriteAheadSink.spark_format("csv", {"path": "/d/{token}"}, "overwrite"), EVERY),
+        (sm.WriteAheadSink.spark_format("jdbc", {"dbtable": "t_{epoch}"}, "overwrite"), EVERY),
+        (sm.WriteAheadSink.spark_format("csv", {"path": "/d/{job_id}"}, "overwrite"), EVERY[2:]),
+        (
+            sm.WriteAheadSink.spark_format(
+                "delta", {"path": "/d", "txnVersion": "{epoch}"}, "overwrite"
+            ),
+            EVERY[2:],
+        ),
         (MemorySink(), EVERY[:1]),
         (KeyedSink(), EVERY[:2]),
         (MemorySink(way=sm.SinkWay.IDEMPOTENT), EVERY),

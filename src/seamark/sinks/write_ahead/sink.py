@@ -154,7 +154,8 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         options: the writer's own; values are never shown. In a value, ``{token}``, ``{epoch}``,
             ``{job_id}`` and ``{sink_uid}`` stand for the epoch's own, so that the target recognises
             a repetition: by a directory of the epoch's own with ``mode="overwrite"``, or by Delta's
-            ``txnAppId`` and ``txnVersion``.
+            ``txnAppId`` and ``txnVersion``. ``mode="overwrite"`` needs one in the epoch's place,
+            but in output mode complete: it would delete the rows of the epochs before.
         idempotent: whether a repeated write with the same options changes nothing.
         timeout: how long one epoch's write may take.
 

@@ -69,8 +69,13 @@ class SparkFormatSink(WriteAheadSink):
 
     @property
     def output_modes(self) -> Sequence[str]:
-        """See `TwoPhaseCommitSink`: what is overwritten is the writer's own affair."""
-        return OUTPUT_MODES if self.mode == "overwrite" else OUTPUT_MODES[:1]
+        """See `TwoPhaseCommitSink`. An epoch that overwrites the earlier ones must have all rows,
+        unless it has a place of its own; Delta's `txnVersion` is none."""
+        if self.mode == "append":
+            return OUTPUT_MODES[:1]
+        places = "".join(str(v) for k, v in self.options.items() if k.lower() != "txnversion")
+        has_own = "{epoch}" in places or "{token}" in places
+        return OUTPUT_MODES if has_own else OUTPUT_MODES[2:]
 
     @property
     def spark_formats(self) -> Sequence[str]:
