@@ -71,15 +71,15 @@ class CheckpointTrigger:
         )
         self._thread.start()
 
-    def put_clock(self, spark: SparkSession) -> None:
-        """Called immediately before the query starts: makes the query wait for the clock from
-        `prepare`. If this fails, `ask` refuses."""
+    def put_clock(self, spark: SparkSession, location: str) -> None:
+        """Called immediately before the query with this checkpoint location starts: makes it wait
+        for the clock from `prepare`. If this fails, `ask` refuses."""
         if self._thread is None:
             return
         self._thread.join()
         if self._clock is not None:
             try:
-                self._clock.putInto(spark.streams._jsqm, self.name)
+                self._clock.putInto(spark.streams._jsqm, location)
             except (Py4JError, TypeError, AttributeError) as error:
                 self._refusal = str(error)
 
@@ -199,6 +199,12 @@ class CheckpointTrigger:
     def _nothing_new(self, request: _Request) -> None:
         with self._lock:
             if request.epoch is None:
+                if request.ahead is not None and self.coordinator.channel_state.stages:
+                    raise UserError(
+                        f"job {self.name} takes no savepoint now: rows of its last epoch wait in "
+                        "its channel state, and its sources make no epoch that would write them; "
+                        "ask again when they have new rows"
+                    )
                 self._answer(request, self.coordinator.last_stored)
         if self._epoch_of(request) < 0:
             raise UserError(

@@ -124,10 +124,10 @@ class EpochWork:
                 ) from None
             self.limit_intake(state)
 
-    def attach(self, spark: SparkSession, query: str) -> None:
-        """Called immediately before the query named `query` starts."""
+    def attach(self, spark: SparkSession, location: str) -> None:
+        """Called immediately before the query with this checkpoint location starts."""
         if self._intake is not None:
-            self._intake.putInto(spark.streams._jsqm, query)
+            self._intake.putInto(spark.streams._jsqm, location)
 
     @contextlib.contextmanager
     def aligned(self, *, keyed: bool) -> Iterator[None]:

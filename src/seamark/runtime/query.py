@@ -274,13 +274,13 @@ class StreamRun(QueryRun):
             writer = writer.queryName(name)
 
         def start() -> StreamingQuery:
-            self._checkpoint_trigger.put_clock(self._spark)
+            self._checkpoint_trigger.put_clock(self._spark, self.spark_location)
             if "realTime" in self._trigger:
                 query = real_time.start_query(
                     self._spark, writer, self._begin_real_time_epoch, self._end_real_time_epoch
                 )
             else:
-                self._work.attach(self._spark, self._name)
+                self._work.attach(self._spark, self.spark_location)
                 mode = self._plan.declared.output_mode
                 query = writer.outputMode(mode).foreachBatch(self._run_epoch).start()
             if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it

@@ -118,7 +118,7 @@ def test_a_checkpoint_comes_when_it_is_asked_for(running: AskedJob) -> None:
 
 
 def test_a_checkpoint_that_fails_says_why(running: AskedJob) -> None:
-    client = RestClient(running)
+    client = RestClient(running.home / "store")
     running.write("fail")
     status, asked = client.send("POST", "/checkpoints")
     assert status == 202
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_fails_says_why(running: AskedJob) -> None:
 
 
 def test_a_job_is_cancelled_and_its_driver_says_so_before_it_goes(running: AskedJob) -> None:
-    client = RestClient(running)
+    client = RestClient(running.home / "store")
     running.write("hold")
     asked = running.ask()
     _, same = client.send("POST", "/checkpoints", {"triggerId": "a" * 32})
@@ -155,8 +155,8 @@ def test_a_job_is_cancelled_and_its_driver_says_so_before_it_goes(running: Asked
 class RestClient:
     """A client with the token of a running job, and its address."""
 
-    def __init__(self, running: AskedJob) -> None:
-        (job,) = list_jobs(f"file://{running.home}/store")
+    def __init__(self, storage: Path) -> None:
+        (job,) = list_jobs(f"file://{storage}")
         self.jid = job.start.job_id
         self._url = f"{job.start.rest_url}/jobs/{self.jid}"
         self._token = read_token(self.jid)
@@ -176,3 +176,31 @@ class RestClient:
             PATIENCE_S,
         )
         return page[0]["operation"]
+
+
+def test_a_query_without_a_name_is_woken_and_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    """Another query has the name that this one's job has: its location's last part."""
+    (tmp_path / "in").mkdir()
+    rows: list[str] = []
+    other = (
+        spark.readStream.format("rate").load().writeStream.format("noop").queryName("ck")
+        .trigger(processingTime="10 minutes").start()
+    )  # fmt: skip
+    query = (
+        sm.write_stream(spark.readStream.schema("value string").text(str(tmp_path / "in")))
+        .option("checkpointLocation", str(tmp_path / "ck"))
+        .trigger(processingTime="10 minutes")
+        .foreachBatch(lambda frame, _: rows.extend(row.value for row in frame.collect()))
+        .start()
+    )
+    try:
+        client = RestClient(tmp_path)
+        wait_until("the first trigger", lambda: not query.status["isTriggerActive"], PATIENCE_S)
+        (tmp_path / "in/one.txt").write_text("one\n")
+        asked = client.send("POST", "/checkpoints")[1]
+        operation = client.operation(f"/checkpoints/{asked['request-id']}")
+        assert "failure-cause" not in operation, operation
+        assert rows == ["one"]
+    finally:
+        query.stop()
+        other.stop()

@@ -24,6 +24,7 @@ from pyspark.sql.types import StringType
 import seamark as sm
 from seamark.runtime.socket_lines import PARTITION_CHARACTERS, SocketReader, lost_lines
 from tests.chaos.driver import Driver, wait_until
+from tests.chaos.slow_sink import SlowWriter
 from tests.threads import RunningJob
 
 APP = Path(__file__).with_name("socket_app.py")
@@ -250,3 +251,37 @@ def test_a_checkpoint_of_sparks_own_socket_source_goes_on(server: LineServer) ->
     assert list(lost_lines([369], [{"socket_lines": 380}])) == [(0, 10)]
     assert list(lost_lines([], [{"socket_lines": 3}, {"t": {"0": 7}}])) == [(0, 3)]
     assert list(lost_lines([{"socket_lines": 3}], [{"socket_lines": 3}])) == []
+
+
+class SlowFileSink(sm.FileSink):
+    def create_writer(self, context: Any) -> Any:
+        return SlowWriter(super().create_writer(context), 0.02)
+
+
+def test_a_savepoint_does_not_leave_out_rows_in_flight(
+    spark: SparkSession, server: LineServer, tmp_path: Path
+) -> None:
+    """Spark's own source has a number as its offset: no epoch comes for the rows that wait."""
+    config = sm.CheckpointConfig(
+        storage=str(tmp_path / "store"), interval="200ms", unaligned=True, aligned_timeout="0s"
+    )
+    job = sm.Job("waiting", config)
+    reader = spark.readStream.format("socket").option("host", "127.0.0.1")
+    lines_ = job.source(reader.option("port", server.port).load(), "lines", replayable=False)
+    job.sink(lines_, SlowFileSink(str(tmp_path / "out"), format="json"), "files")
+    running = RunningJob(job)
+    try:
+        server.wait_for_client(1)
+        running.wait_for_epochs(1)
+        for _ in range(3):
+            server.send(lines(0, 400))
+            wait_until("rows that wait", lambda: job.checkpoints().history[0].persisted_data, 60)
+            try:
+                running.take("savepoint", tmp_path / "savepoints")
+            except sm.UserError as error:
+                assert "rows of its last epoch wait in its channel state" in str(error)
+                break
+            # The lines were read in two epochs, and the second has written all.
+            assert job.checkpoints().history[0].persisted_data == 0
+    finally:
+        running.stop()

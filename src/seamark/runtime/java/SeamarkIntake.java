@@ -89,7 +89,7 @@ public final class SeamarkIntake implements Runnable {
   }
 
   private StreamingQueryManager queries;
-  private String name;
+  private String location;
   private MicroBatchExecution stream;
   private volatile String problem = "";
   private volatile boolean heartbeat;
@@ -112,9 +112,10 @@ public final class SeamarkIntake implements Runnable {
     return found.isEmpty() ? null : (Offset) found.get();
   }
 
-  public void putInto(StreamingQueryManager queries, String name) {
+  /** `location` is the query's checkpoint: it may have no name. */
+  public void putInto(StreamingQueryManager queries, String location) {
     this.queries = queries;
-    this.name = name;
+    this.location = location;
     Thread thread = new Thread(this, "seamark-intake");
     thread.setDaemon(true);
     thread.start();
@@ -126,9 +127,11 @@ public final class SeamarkIntake implements Runnable {
       while (System.nanoTime() < deadline) {
         StreamingQuery[] active = queries.active();
         for (int i = 0; i < active.length; i++) {
-          if (name.equals(active[i].name()) && active[i] instanceof StreamingQueryWrapper) {
-            this.stream = (MicroBatchExecution)
-                ((StreamingQueryWrapper) active[i]).streamingQuery();
+          if (!(active[i] instanceof StreamingQueryWrapper)) continue;
+          Object stream = ((StreamingQueryWrapper) active[i]).streamingQuery();
+          if (stream instanceof MicroBatchExecution
+              && this.isHere(((MicroBatchExecution) stream).resolvedCheckpointRoot())) {
+            this.stream = (MicroBatchExecution) stream;
             this.wrap(deadline);
             return;
           }
@@ -138,6 +141,14 @@ public final class SeamarkIntake implements Runnable {
     } catch (Throwable e) {
       problem = e.toString();
     }
+  }
+
+  /** Spark qualifies the location that it is given; its path stays. */
+  private boolean isHere(String root) {
+    java.net.URI here = new org.apache.hadoop.fs.Path(this.location).toUri();
+    java.net.URI there = new org.apache.hadoop.fs.Path(root).toUri();
+    return here.getPath().equals(there.getPath()) && (here.getAuthority() == null
+        || here.getAuthority().equals(there.getAuthority()));
   }
 
   private void wrap(long deadline) throws Exception {

@@ -15,7 +15,7 @@ import org.apache.spark.sql.streaming.StreamingQueryManager;
  */
 public final class SeamarkTriggerClock implements org.apache.spark.util.Clock, Runnable {
   private StreamingQueryManager queries;
-  private String name;
+  private String location;
   private volatile String problem = "";
   private boolean woken;
 
@@ -39,9 +39,10 @@ public final class SeamarkTriggerClock implements org.apache.spark.util.Clock, R
     return System.currentTimeMillis();
   }
 
-  public void putInto(StreamingQueryManager queries, String name) {
+  /** `location` is the query's checkpoint: it may have no name. */
+  public void putInto(StreamingQueryManager queries, String location) {
     this.queries = queries;
-    this.name = name;
+    this.location = location;
     Thread thread = new Thread(this, "seamark-clock");
     thread.setDaemon(true);
     thread.start();
@@ -53,10 +54,11 @@ public final class SeamarkTriggerClock implements org.apache.spark.util.Clock, R
       while (System.nanoTime() < deadline) {
         StreamingQuery[] active = queries.active();
         for (int i = 0; i < active.length; i++) {
-          if (name.equals(active[i].name()) && active[i] instanceof StreamingQueryWrapper) {
-            MicroBatchExecution stream = (MicroBatchExecution)
-                ((StreamingQueryWrapper) active[i]).streamingQuery();
-            Object executor = stream.triggerExecutor();
+          if (!(active[i] instanceof StreamingQueryWrapper)) continue;
+          Object stream = ((StreamingQueryWrapper) active[i]).streamingQuery();
+          if (stream instanceof MicroBatchExecution
+              && this.isHere(((MicroBatchExecution) stream).resolvedCheckpointRoot())) {
+            Object executor = ((MicroBatchExecution) stream).triggerExecutor();
             if (executor != null) {
               Field clock = ProcessingTimeExecutor.class.getDeclaredField("clock");
               clock.setAccessible(true);
@@ -70,5 +72,13 @@ public final class SeamarkTriggerClock implements org.apache.spark.util.Clock, R
     } catch (Throwable e) {
       problem = e.toString();
     }
+  }
+
+  /** Spark qualifies the location that it is given; its path stays. */
+  private boolean isHere(String root) {
+    java.net.URI here = new org.apache.hadoop.fs.Path(this.location).toUri();
+    java.net.URI there = new org.apache.hadoop.fs.Path(root).toUri();
+    return here.getPath().equals(there.getPath()) && (here.getAuthority() == null
+        || here.getAuthority().equals(there.getAuthority()));
   }
 }

@@ -118,7 +118,7 @@ class CsvText:
 
     def __init__(self, options: Format) -> None:
         self._options = options
-        special = "".join(f"\\x{ord(one):02x}" for one in f'{options.delimiter}"\r\n')
+        special = "".join(f"\\x{{{ord(one):x}}}" for one in f'{options.delimiter}"\r\n')
         self._special = rf"[{special}]|^\s|\s$|^$"
 
     def header(self, names: Sequence[str]) -> bytes:

@@ -29,6 +29,8 @@ _SETTINGS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
     "application_name": "seamark",
+    # Rows are sent as UTF-8; a role's or a URL's other encoding would make other letters of them.
+    "client_encoding": "UTF8",
 }
 _PART = r'(?:"((?:[^"\0]|"")+)"(?=\.|$)|([^.\0]+))'
 _SECRET_OPTION = re.compile(r"(?i)(password=)[^&]*")

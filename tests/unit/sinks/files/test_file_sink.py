@@ -398,6 +398,10 @@ def test_csv_options(tmp_path: Path) -> None:
     assert publish(named, batch).read_text().startswith('"s;s";n\n')
     tabs = FileSink(tmp_path / "tabs", "csv", delimiter="\t")
     assert publish(tabs, batch.slice(0, 1)).read_text() == "s;s\tn\na;b\t1\n"
+    for number, wide in enumerate("│😀"):
+        one = pa.record_batch({"s": [f"x{wide}y", "25"]})
+        sink = FileSink(tmp_path / f"wide-{number}", "csv", header=False, delimiter=wide)
+        assert publish(sink, one).read_text() == f'"x{wide}y"\n25\n'
 
 
 def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
