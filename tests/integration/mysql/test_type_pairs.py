@@ -18,7 +18,7 @@ from seamark.model.errors import WriteRefusedError
 from seamark.model.schema import Column
 from seamark.sinks.mysql import connection as client
 from seamark.sinks.mysql.loading import Loader
-from seamark.sinks.mysql.table import misfit, read_columns
+from seamark.sinks.mysql.table import NARROW, misfit, read_columns
 from seamark.verify.conformance.odd_values import ODD_VALUES
 from tests.integration.mysql.conftest import fresh_database
 from tests.servers.mariadb import MariaDBServer
@@ -37,8 +37,8 @@ MORE: Mapping[str, tuple[str, ...]] = {
     "double": ("1.5", "0.005", "20240101", "16777217", "123456.789"),
     "decimal(38,0)": ("9007199254740993", "20240101"),
     "decimal(10,2)": ("1.50", "2.00", "-0.01", "20240101.00"),
-    "string": ("1.5", "0.1234567890123456789", "70", "x ", "X", "y,x", "2024-1-1", "20240101",
-               "2024-01-01 10:00:00.1234567", "10:00:00.5"),
+    "string": ("1.5", "0.1234567890123456789", "70", "x", "x ", "X", "1", "y,x", "2024-1-1",
+               "20240101", "2024-01-01 10:00:00.1234567", "10:00:00.5"),
     "binary": ("x ", "1.5", "2024-01-01"),
 }  # fmt: skip
 
@@ -100,7 +100,9 @@ def test_no_pair_of_types_alters_a_value(
                 wanted = {"FLOAT": "v + 0e0", "FLOAT(8,2)": "v + 0e0"}.get(definition, "v")
                 if definition.startswith(("DATE", "TIME", "YEAR")):
                     wanted = "CAST(v AS CHAR)"
-                loader = Loader(connection, name, ["v"], [] if column.takes_bytes else ["v"])
+                narrow = {"v": column} if column.data_type in NARROW else {}
+                texts = [] if column.takes_bytes else ["v"]
+                loader = Loader(connection, name, ["v"], texts, narrow)
                 for type_ in arrow:
                     if misfit(Column("v", type_), column):
                         continue
@@ -119,3 +121,4 @@ def test_no_pair_of_types_alters_a_value(
     server.execute("SET GLOBAL local_infile=1")
     assert altered == []
     assert taken >= {"INT", "DECIMAL(10,2)", "DOUBLE", "VARCHAR(20)", "LONGBLOB", "DATETIME(6)"}
+    assert taken >= {"CHAR(30)", "ENUM('x','y')"}

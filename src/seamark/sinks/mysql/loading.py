@@ -9,7 +9,7 @@ cuts a long text, turns a null into 0. So a warning is an error here, and so is 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from seamark.contracts.text_forms import as_text
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import pieces
 from seamark.sinks.mysql import connection as server
+from seamark.sinks.mysql.table import TableColumn
 
 
 def load_data_text(batch: pa.RecordBatch) -> memoryview:
@@ -103,11 +104,18 @@ class Loader:
     """Loads batches over one connection into one table.
 
     `text_columns`: columns whose bytes must be declared as UTF-8 (see `TableColumn.takes_bytes`).
+    `narrow`: those that alter some texts (see `TableColumn.altered_texts`).
     """
 
     def __init__(
-        self, connection: Any, table: str, columns: Sequence[str], text_columns: Sequence[str]
+        self,
+        connection: Any,
+        table: str,
+        columns: Sequence[str],
+        text_columns: Sequence[str],
+        narrow: Mapping[str, TableColumn],
     ) -> None:
+        self._narrow = narrow
         ((on, packet),) = server.rows(connection, "SELECT @@local_infile, @@max_allowed_packet")
         self._connection = connection
         self._table = table
@@ -142,6 +150,10 @@ class Loader:
     def refusal(self, batch: pa.RecordBatch) -> str:
         """Load every row unchanged and return "", or return the server's reason to refuse one. Some
         rows may then have been loaded, altered or not."""
+        for name, column in self._narrow.items():
+            texts = batch.column(name)
+            if pc.any(column.altered_texts(texts)).as_py():
+                return f"column {name!r}, {column.data_type.upper()}, would alter a text"
         if self._local_infile:
             return self._run(self._load_data(batch), batch.num_rows)
         for text, rows in values_text(batch, self._insert_bytes):

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from seamark.model.schema import Column, Schema
 from seamark.sinks.mysql import connection as server
 
@@ -24,6 +27,8 @@ _LONG_DECIMAL = re.compile(r"decimal\((?:1[6-9]|[23]\d),")
 INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}
 TEXTS = {"varchar", "tinytext", "text", "mediumtext", "longtext"}
 BYTES = {"varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
+NARROW = {"char", "enum"}
+"""They hold a string, but for some that `altered_texts` finds."""
 _ANY_TEXT = {*TEXTS, *BYTES, "json"}
 _HOLDS: tuple[tuple[str, set[str]], ...] = (
     ("boolean|tinyint|smallint", {*INTEGERS, "decimal", "float", "double", *_ANY_TEXT}),
@@ -35,10 +40,14 @@ _HOLDS: tuple[tuple[str, set[str]], ...] = (
     ("date", {"date", "datetime", "timestamp", *_ANY_TEXT}),
     ("timestamp", {"datetime", "timestamp", *_ANY_TEXT}),
     ("binary", BYTES),
+    ("string", {*_ANY_TEXT, *NARROW}),
     ("", _ANY_TEXT),
 )
-"""What holds each Spark type. All others alter some values and do not warn: CHAR cuts blanks,
-BINARY fills up, an integer rounds, ENUM takes a text's case, VARCHAR shortens a double to fit."""
+"""What holds each Spark type. All others alter some values and do not warn: BINARY fills up, an
+integer rounds, VARCHAR shortens a double to fit."""
+
+
+_MEMBER = re.compile(r"'((?:[^']|'')*)'")
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,8 @@ class TableColumn:
 
     `takes_bytes`: UTF-8 bytes can be loaded directly. A text column of another character set would
     read them as its own, and MySQL's type JSON accepts no bytes (MariaDB's is a text).
-    `data_type`: of DOUBLE(10,2) and FLOAT(8,2) with the digits, to which they round.
+    `data_type`: of DOUBLE(10,2) and FLOAT(8,2) with the digits, to which they round; `members`: of
+    an ENUM.
     """
 
     name: str
@@ -58,6 +68,15 @@ class TableColumn:
     must_be_given: bool
     generated: bool
     collation: str = ""
+    members: tuple[str, ...] = ()
+
+    def altered_texts(self, texts: pa.Array) -> pa.Array:
+        """Return which texts a column of `NARROW` would alter without a warning: CHAR cuts spaces
+        at the end, ENUM takes a text of another case, or a number, for a member."""
+        if self.data_type == "enum":
+            members = pc.is_in(texts, value_set=pa.array(self.members, texts.type))
+            return pc.and_(pc.invert(members), texts.is_valid())
+        return pc.fill_null(pc.ends_with(texts, " "), False)
 
     @property
     def is_exact(self) -> bool:
@@ -75,6 +94,14 @@ class UniqueIndex:
 
 def read_columns(connection: Any, database: str, table: str) -> list[TableColumn]:
     """Return the table's columns in order; none if there is no such table."""
+    found = server.rows(
+        connection,
+        "SELECT column_name, IF(data_type IN ('float', 'double') AND numeric_scale IS NOT NULL,"
+        " column_type, data_type), column_type, character_set_name, datetime_precision, "
+        "is_nullable, column_default, extra, collation_name FROM information_schema.columns "
+        "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+        (database, table),
+    )
     return [
         TableColumn(
             name,
@@ -85,15 +112,11 @@ def read_columns(connection: Any, database: str, table: str) -> list[TableColumn
             nullable == "NO" and default is None and "auto_increment" not in str(extra).lower(),
             "generated" in str(extra).lower() and "default_generated" not in str(extra).lower(),
             collation or "",
+            tuple(one.replace("''", "'") for one in _MEMBER.findall(str(shown)))
+            if data_type == "enum"
+            else (),
         )
-        for name, data_type, charset, digits, nullable, default, extra, collation in server.rows(
-            connection,
-            "SELECT column_name, IF(data_type IN ('float', 'double') AND numeric_scale IS NOT NULL,"
-            " column_type, data_type), character_set_name, datetime_precision, is_nullable, "
-            "column_default, extra, collation_name FROM information_schema.columns "
-            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
-            (database, table),
-        )
+        for name, data_type, shown, charset, digits, nullable, default, extra, collation in found
     ]
 
 

@@ -23,7 +23,7 @@ from seamark.sinks.mysql import ledger, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, new_name
 from seamark.sinks.mysql.connection import Address
 from seamark.sinks.mysql.loading import Loader
-from seamark.sinks.mysql.table import read_columns
+from seamark.sinks.mysql.table import NARROW, read_columns
 
 _AT_ROW = re.compile(r"\bat row (\d+)")
 LOCK_TIMEOUT_S = 20
@@ -191,6 +191,7 @@ class MySQLWriter:
             into,
             [changes.STAGED_OP if name == op else name for name in schema.names],
             [name for name in columns if not present[name.lower()].takes_bytes],
+            {n: present[n.lower()] for n in columns if present[n.lower()].data_type in NARROW},
         )
         self._execute("START TRANSACTION" if self._staged else f"XA START {self._name.xid}")
         self._columns = columns
