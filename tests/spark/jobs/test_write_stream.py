@@ -237,8 +237,12 @@ def test_jdbc_writes_rows_and_counts(
             run_once(writer.option("keys", "page").outputMode("update"), tmp_path / "store/counts")
             found = server.execute("SELECT id FROM clicks ORDER BY id")
             assert list(found) == [(n,) for n in range(ends)]
-            found = server.execute("SELECT page, count FROM counts ORDER BY page")
-            assert list(found) == [(f"p{i}", len(range(i, ends, 3))) for i in range(3)]
+            found = [
+                # The sink's keys on MySQL before 8.0.17 are VARBINARY.
+                (page.decode() if isinstance(page, bytes) else page, count)
+                for page, count in server.execute("SELECT page, count FROM counts ORDER BY page")
+            ]
+            assert found == [(f"p{i}", len(range(i, ends, 3))) for i in range(3)]
             add(tmp_path, range(40, 60))
 
 
