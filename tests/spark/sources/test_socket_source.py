@@ -24,7 +24,7 @@ from pyspark.sql.types import StringType
 import seamark as sm
 from seamark.runtime.socket_lines import PARTITION_CHARACTERS, SocketReader, lost_lines
 from tests.chaos.driver import Driver, wait_until
-from tests.chaos.slow_sink import SlowWriter
+from tests.chaos.slow_sink import SlowSQLiteSink
 from tests.threads import RunningJob
 
 APP = Path(__file__).with_name("socket_app.py")
@@ -253,11 +253,6 @@ def test_a_checkpoint_of_sparks_own_socket_source_goes_on(server: LineServer) ->
     assert list(lost_lines([{"socket_lines": 3}], [{"socket_lines": 3}])) == []
 
 
-class SlowFileSink(sm.FileSink):
-    def create_writer(self, context: Any) -> Any:
-        return SlowWriter(super().create_writer(context), 0.02)
-
-
 def test_a_savepoint_does_not_leave_out_rows_in_flight(
     spark: SparkSession, server: LineServer, tmp_path: Path
 ) -> None:
@@ -268,7 +263,7 @@ def test_a_savepoint_does_not_leave_out_rows_in_flight(
     job = sm.Job("waiting", config)
     reader = spark.readStream.format("socket").option("host", "127.0.0.1")
     lines_ = job.source(reader.option("port", server.port).load(), "lines", replayable=False)
-    job.sink(lines_, SlowFileSink(str(tmp_path / "out"), format="json"), "files")
+    job.sink(lines_, SlowSQLiteSink(str(tmp_path / "out.db"), "t"), "table")
     running = RunningJob(job)
     try:
         server.wait_for_client(1)

@@ -12,9 +12,6 @@ import org.apache.spark.sql.execution.streaming.runtime.AvailableNowDataStreamWr
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionContext;
 import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
-import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
-import org.apache.spark.sql.streaming.StreamingQuery;
-import org.apache.spark.sql.streaming.StreamingQueryManager;
 
 /**
  * What a query's sources give to its next batch (intake.py): so many rows, nothing, or a batch
@@ -23,7 +20,7 @@ import org.apache.spark.sql.streaming.StreamingQueryManager;
  * <p>A thread takes the lock under which Spark plans a batch, as soon as there is a query, and gives
  * it back when the sources are wrapped: before the first batch is planned.
  */
-public final class SeamarkIntake implements Runnable {
+public final class SeamarkIntake extends SeamarkSearch {
   public static final class Taken extends AvailableNowDataStreamWrapper {
     private final SparkDataStream source;
     private final SeamarkIntake intake;
@@ -88,15 +85,10 @@ public final class SeamarkIntake implements Runnable {
     }
   }
 
-  private StreamingQueryManager queries;
-  private String location;
   private MicroBatchExecution stream;
-  private volatile String problem = "";
   private volatile boolean heartbeat;
   private volatile boolean paused;
   private volatile long rows = -1L;
-
-  public String problem() { return problem; }
 
   public void set(boolean heartbeat, boolean paused, long rows) {
     this.heartbeat = heartbeat;
@@ -112,43 +104,10 @@ public final class SeamarkIntake implements Runnable {
     return found.isEmpty() ? null : (Offset) found.get();
   }
 
-  /** `location` is the query's checkpoint: it may have no name. */
-  public void putInto(StreamingQueryManager queries, String location) {
-    this.queries = queries;
-    this.location = location;
-    Thread thread = new Thread(this, "seamark-intake");
-    thread.setDaemon(true);
-    thread.start();
-  }
-
-  public void run() {
-    long deadline = System.nanoTime() + 120L * 1000000000L;
-    try {
-      while (System.nanoTime() < deadline) {
-        StreamingQuery[] active = queries.active();
-        for (int i = 0; i < active.length; i++) {
-          if (!(active[i] instanceof StreamingQueryWrapper)) continue;
-          Object stream = ((StreamingQueryWrapper) active[i]).streamingQuery();
-          if (stream instanceof MicroBatchExecution
-              && this.isHere(((MicroBatchExecution) stream).resolvedCheckpointRoot())) {
-            this.stream = (MicroBatchExecution) stream;
-            this.wrap(deadline);
-            return;
-          }
-        }
-        Thread.sleep(1L);
-      }
-    } catch (Throwable e) {
-      problem = e.toString();
-    }
-  }
-
-  /** Spark qualifies the location that it is given; its path stays. */
-  private boolean isHere(String root) {
-    java.net.URI here = new org.apache.hadoop.fs.Path(this.location).toUri();
-    java.net.URI there = new org.apache.hadoop.fs.Path(root).toUri();
-    return here.getPath().equals(there.getPath()) && (here.getAuthority() == null
-        || here.getAuthority().equals(there.getAuthority()));
+  protected boolean take(MicroBatchExecution stream, long deadline) throws Exception {
+    this.stream = stream;
+    this.wrap(deadline);
+    return true;
   }
 
   private void wrap(long deadline) throws Exception {

@@ -27,13 +27,16 @@ from seamark.runtime.spark_versions import has_key_extractors, named_here
 
 _OF_TASKS = ("Aside.java", "RowFile.java", "SparkState.java", "StateRows.java", "StateFiles.java")
 """Each file may use those before it."""
+_BASES = {"SeamarkIntake": "SeamarkSearch.java", "SeamarkTriggerClock": "SeamarkSearch.java"}
+"""The file with the base of a class for the driver, which is in the same jar."""
 
 
 @functools.cache
 def loaded_class(jvm: Any, name: str) -> Any:
     """Return the class ``<name>.java``, loaded in the driver's JVM. Raises Py4JError if Spark's
     classes differ from those it was written for."""
-    jar = jvm.java.io.File(str(_jar(jvm, name, [f"{name}.java"]))).toURI().toURL()
+    sources = [*filter(None, [_BASES.get(name)]), f"{name}.java"]
+    jar = jvm.java.io.File(str(_jar(jvm, name, sources))).toURI().toURL()
     urls = SparkContext._gateway.new_array(jvm.java.net.URL, 1)
     urls[0] = jar
     parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()

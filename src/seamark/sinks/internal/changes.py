@@ -99,11 +99,11 @@ def unfit(
     if op is not None:
         given = batch.column(names.index(op))
         known = pc.is_in(given, value_set=pa.array(OPS, given.type))
-        texts = pc.if_else(not_utf8(given), "not UTF-8", given)
-        for index in np.flatnonzero(~np.asarray(known)).tolist():
-            reasons[index] = (
-                f"its op column {op!r} is {texts[index].as_py()!r}; allowed are {', '.join(OPS)}"
-            )
+        unknown = np.flatnonzero(~np.asarray(known))
+        texts = given.take(pa.array(unknown))
+        texts = pc.if_else(not_utf8(texts), "not UTF-8", texts)
+        for index, text in zip(unknown.tolist(), texts.to_pylist(), strict=True):
+            reasons[index] = f"its op column {op!r} is {text!r}; allowed are {', '.join(OPS)}"
         kept = ~np.asarray(pc.fill_null(pc.equal(given, DELETE), False))
     for name in (*keys, *required):
         column = batch.column(names.index(name))
