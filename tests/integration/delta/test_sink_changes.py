@@ -204,6 +204,24 @@ def test_a_decimal_key_of_many_digits_is_found_again(tmp_path: Path, key: str) -
     assert [row["v"] for row in kit.rows(sink)] == ["v2"]
 
 
+@pytest.mark.parametrize("type_", ["timestamp", "timestamp_ntz"])
+def test_a_time_key_is_found_again(tmp_path: Path, type_: str) -> None:
+    """Spark and delta-rs cut a time's bounds in the log to milliseconds, also the greatest."""
+    schema = (Column("id", type_), Column("v", "string"))
+    sink = DeltaSink(str(tmp_path / "t"), create_table=True, keys=["id"])
+    committer = sink.create_committer(kit.driver(schema=schema))
+    committer.preflight()
+    at = pa.timestamp("us", None if type_.endswith("ntz") else "UTC")
+    for epoch in range(3):
+        writer = sink.create_writer(kit.attempt(epoch=epoch))
+        ids = pa.array([1_700_000_000_123_456], at)
+        writer.write(pa.record_batch([ids, pa.array([f"v{epoch}"])], names=["id", "v"]))
+        assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    assert [row["v"] for row in kit.rows(sink)] == ["v2"]
+    entry = Path(sink.path, "_delta_log", f"{1:020}.json").read_text()
+    assert entry.count('22:13:20.123Z\\"' if type_ == "timestamp" else '22:13:20.123\\"') == 2
+
+
 @pytest.mark.parametrize("name", ["a b", "", "a=b", "a,b"])
 def test_names_that_spark_refuses_in_a_new_table(tmp_path: Path, name: str) -> None:
     sink = DeltaSink(str(tmp_path / "t"), create_table=True)
