@@ -2,6 +2,7 @@
 
 import base64
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -109,7 +110,7 @@ class HttpSink(WriteAheadSink):
 
     def check_target(self) -> None:
         """Send a HEAD request; any answer will do. Raises PreflightError if none comes."""
-        pool, url = self._pool()
+        pool, url = self._pool(0)
         try:
             pool.request("HEAD", url, headers=self._headers(), redirect=False, retries=False)
         except _urllib3().exceptions.HTTPError as error:
@@ -120,7 +121,7 @@ class HttpSink(WriteAheadSink):
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """POST the rows, in requests of `rows_per_request` rows or `PART_BYTES`."""
-        pool, url = self._pool()
+        pool, url = self._pool(time.monotonic() + self.send_timeout_s)
         for number, some in enumerate(_requests(batches, self.rows_per_request)):
             key = f"{token}.{number}" if number else str(token)
             self._post(pool, url, key, _arrow(some) if self.format == "arrow" else _lines(some))
@@ -143,10 +144,20 @@ class HttpSink(WriteAheadSink):
             raise ConnectionError(said)
         raise SendRefusedError(said)
 
-    def _pool(self) -> tuple[Any, str]:
+    def _pool(self, until: float) -> tuple[Any, str]:
+        """Return a pool, and the URL without its login. The pool waits for no ``Retry-After`` that
+        ends later than `until`."""
         urllib3 = _urllib3()
         parts = urlsplit(self.url)
-        retries = urllib3.Retry(
+
+        class Retry(urllib3.Retry):  # type: ignore[misc,name-defined]
+            def increment(self, *given: Any, response: Any = None, **more: Any) -> Any:
+                after_s = self.get_retry_after(response) if response else None
+                if time.monotonic() + (after_s or 0) > until:
+                    raise urllib3.exceptions.MaxRetryError(None, "")
+                return super().increment(*given, response=response, **more)
+
+        retries = Retry(
             total=_TRIES,
             redirect=False,
             allowed_methods=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,6 +111,19 @@ def test_a_server_that_stays_unwilling_is_no_refusal(server: HttpEndpoint) -> No
     server.ask("/script", [503] * 4)
     with pytest.raises(ConnectionError, match='it answers 503: "as the script says"'):
         sink.send(batches([1]), TOKEN)
+
+
+@pytest.mark.parametrize("after", ["7200", "Wed, 21 Oct 2099 07:28:00 GMT"])
+def test_a_pause_longer_than_the_call_may_take_is_left_to_seamark(
+    server: HttpEndpoint, after: str
+) -> None:
+    """Else the request would go out long after its job has ended."""
+    sink = WriteAheadSink.http(f"{server.url}/rows", format="arrow")
+    server.ask("/script", [[429, {"Retry-After": after}]])
+    begun = time.monotonic()
+    with pytest.raises(ConnectionError, match="it answers 429"):
+        sink.send(batches([1]), TOKEN)
+    assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 301])
