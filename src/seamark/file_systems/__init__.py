@@ -10,6 +10,7 @@ checkpoint's own records go another way: `contracts/checkpoint_files.py`.
 from seamark.file_systems.directory import Directory as Directory
 from seamark.file_systems.directory import NewFile as NewFile
 from seamark.file_systems.directory import RenamingDirectory as RenamingDirectory
+from seamark.file_systems.directory import in_threads as in_threads
 from seamark.file_systems.settings import HadoopSettings as HadoopSettings
 from seamark.file_systems.uri import open_directory as open_directory
 from seamark.file_systems.uri import shared_uri as shared_uri

@@ -1,12 +1,18 @@
-"""The operations of every file system here: `Directory`; with renames: `RenamingDirectory`.
+"""The operations of every file system here: `Directory`; with renames: `RenamingDirectory`. Many
+calls at once: `in_threads`.
 
 Every call may raise FileNotFoundError or PermissionError in their usual meaning, and OSError for
 all other faults, a store that is away included, after the client's own few tries.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+I = TypeVar("I")  # noqa: E741 - an item
+T = TypeVar("T")
 
 
 class NewFile(ABC):
@@ -97,3 +103,12 @@ class RenamingDirectory(Directory, Protocol):
 
         Best effort: never raises.
         """
+
+
+def in_threads(ask: Callable[[I], T], items: Sequence[I], at_once: int) -> list[T]:
+    """Return the answer for each item, of which `at_once` are asked at a time. When the program
+    ends, no thread begins any more, and they are asked one after another."""
+    if min(at_once, len(items)) > 1:
+        with contextlib.suppress(RuntimeError), ThreadPoolExecutor(at_once) as threads:
+            return list(threads.map(ask, items))
+    return [ask(item) for item in items]

@@ -243,6 +243,22 @@ def test_a_log_that_was_cleaned_up_proves_nothing(
     assert committer.commit([written(sink, range(5), epoch=1)]) == [COMMITTED]
 
 
+def test_a_log_without_its_hint_is_known_from_the_attempt_on(sink: DeltaSink) -> None:
+    """Another engine may have cleaned up old entries, and written no `_last_checkpoint`."""
+    committer = sink.create_committer(driver())
+    for start in (0, 10, 20):
+        append(sink, range(start, start + 10))
+    opened(sink).create_checkpoint()
+    log = Path(sink.path, "_delta_log")
+    for name in (f"{0:020}.json", f"{1:020}.json", "_last_checkpoint"):
+        (log / name).unlink()
+    committable = written(sink, range(30, 40))
+    assert committer.commit([committable]) == [COMMITTED]
+    assert sorted(numbers(sink)) == list(range(40))
+    late = sink.create_committer(driver(2))
+    assert late.commit([committable]) == [CommitOutcome.ALREADY_COMMITTED]
+
+
 def test_a_torn_record_of_a_pending_file_stops_nothing(sink: DeltaSink) -> None:
     """Records are not fsynced: the machine may end before one is on the disk."""
     writer = sink.create_writer(attempt())

@@ -61,8 +61,9 @@ class Ledger:
         is_apart = since < self._first or since > self._next
         if is_apart or version + 1 < self._next:  # the second: the table was created anew
             self._entries, self._first, self._next = {}, since, since
-        for number in range(self._next, version + 1):
-            data = store.read(self._files, entry_path(number))
+        numbers = range(self._next, version + 1)
+        entries = store.reads(self._files, list(map(entry_path, numbers)))
+        for number, data in zip(numbers, entries, strict=True):
             if data is None:
                 store.require_mounted(self._files)
                 self._first = number + 1  # cleaned up

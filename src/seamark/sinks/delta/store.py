@@ -5,12 +5,12 @@ attempts' records go through `seamark.file_systems`. Both reach HDFS and S3 as S
 Hadoop settings.
 """
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from seamark.file_systems import Directory, HadoopSettings
+from seamark.file_systems import Directory, HadoopSettings, in_threads
 from seamark.file_systems.hdfs import client_settings
 from seamark.file_systems.local import synced
 from seamark.file_systems.s3_options import S3Options
@@ -73,6 +73,12 @@ def read(files: Directory, path: str) -> bytes | None:
         return None
 
 
+def reads(files: Directory, paths: Sequence[str]) -> Iterator[bytes | None]:
+    """Yield the content of each small file, as `read` returns it."""
+    for start in range(0, len(paths), _AT_ONCE):
+        yield from _each(files, partial(read, files), paths[start : start + _AT_ONCE])
+
+
 def write(files: Directory, path: str, data: bytes) -> None:
     """Write a small file; durable on return."""
     with files.create(path) as file:
@@ -90,10 +96,7 @@ def delete(files: Directory, paths: Sequence[str]) -> None:
 
 
 def _each(files: Directory, ask: Callable[[str], T], paths: Sequence[str]) -> list[T]:
-    if is_local(files.uri) or len(paths) < 2:
-        return [ask(path) for path in paths]
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(ask, paths))
+    return in_threads(ask, paths, 1 if is_local(files.uri) else _AT_ONCE)
 
 
 def sync(files: Directory, paths: Sequence[str]) -> None:

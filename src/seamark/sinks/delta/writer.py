@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from seamark.sinks.internal.partitions import NO_DIRECTORY, empty_as_null
 if TYPE_CHECKING:
     from seamark.sinks.delta.data_files import DataFiles
 
+_ENTRY = re.compile(r"_delta_log/(\d{20})\.json")
 UNFIT_FOR_MERGE = "a date or time is too far for delta-rs's MERGE, or a text is not UTF-8"
 
 
@@ -179,8 +181,10 @@ def _is_fatal(values: pa.Array) -> Any:
 
 def _last_checkpoint(files: Directory) -> int:
     """Return a version already reached by the table's log; this attempt's outcome comes in a later
-    entry. Cheap: reads the log's own hint, without a listing."""
+    entry. Cheap: reads the log's own hint. A listing stands in for a missing one, as old entries
+    may be gone."""
     try:
         return int(json.loads(store.read(files, "_delta_log/_last_checkpoint") or b"{}")["version"])
     except (ValueError, KeyError):
-        return 0
+        found = map(_ENTRY.fullmatch, files.list("_delta_log"))
+        return max((int(entry[1]) for entry in found if entry), default=0)

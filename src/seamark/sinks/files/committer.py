@@ -3,16 +3,14 @@
 `pending.py` explains the proof of an outcome, and why a commit and an abort exclude each other.
 """
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TypeVar
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
-from seamark.file_systems import Directory
+from seamark.file_systems import Directory, in_threads
 from seamark.sinks.files import preflight
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile
@@ -32,7 +30,6 @@ class FileCommitter:
         self._pending = pending
         self._context = context
         self._name = f"sink {context.sink_uid!r}: directory {directory.uri}"
-        self._threads = ThreadPoolExecutor(pending.at_once) if pending.at_once > 1 else None
 
     def preflight(self) -> None:
         """Try out every operation needed by a commit or an abort. Raises PreflightError."""
@@ -56,9 +53,7 @@ class FileCommitter:
         return list(map(OpenFacts, self._pending.since(committables)))
 
     def close(self) -> None:
-        """End the threads."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        """Do nothing: nothing is open between calls."""
 
     def _each(
         self, end: Callable[[PendingFile], O], files: Sequence[PendingFile], retry: O
@@ -74,10 +69,6 @@ class FileCommitter:
                 log.warning("%s: %s; trying again", self._name, error)
                 return retry
 
-        outcomes: list[O] = []
-        if self._threads is not None:
-            with contextlib.suppress(RuntimeError):  # the program ends: no thread begins any more
-                outcomes = list(self._threads.map(try_to_end, files))
-        outcomes = outcomes or list(map(try_to_end, files))
+        outcomes = in_threads(try_to_end, files, self._pending.at_once)
         self._pending.settle(files)  # includes files of an earlier call that was cut off
         return outcomes
