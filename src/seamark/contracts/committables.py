@@ -28,7 +28,8 @@ def dump_committable(committable: Any, version: int = 1) -> bytes:
 
 
 def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
-    """Read a `kind` from the bytes of `dump_committable`.
+    """Read a `kind` from the bytes of `dump_committable`. A missing field has its default, so that
+    a later release may add one.
 
     Raises CorruptRecordError for any other bytes, even with one bit altered.
     """
@@ -45,7 +46,8 @@ def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
             "the record is damaged"
         )
     fields, wanted = json.loads(body), _types(kind)
-    values = {n: _value(v) for n, v in fields.items()} if isinstance(fields, dict) else {}
+    values = {name: getattr(kind, name) for name in wanted if hasattr(kind, name)}
+    values |= {n: _value(v) for n, v in fields.items()} if isinstance(fields, dict) else {}
     if values.keys() != wanted.keys() or not all(_fits(values[n], wanted[n]) for n in wanted):
         raise CorruptRecordError(f"{kind.__name__}: unexpected fields {fields!r}")
     return kind(**values)

@@ -35,6 +35,10 @@ def test_the_bytes_are_those_of_the_stored_format() -> None:
     assert dump_committable(Hold("h", 3, ("id",))) == with_checksum(body)
 
 
+def test_a_field_added_later_has_its_default_in_older_bytes() -> None:
+    assert load_committable(Hold, with_checksum(b'{"handle":"h","rows":3}')) == Hold("h", 3)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -19,8 +19,9 @@ LONGEST_GID_BYTES = 199
 class PostgresCommittable(AttemptCommittable):
     """One transaction.
 
-    Prepared: `handle` is its gid and `xid` its 64-bit transaction id, never used twice by a
-    cluster; the other fields are empty. Staged: `handle` is its key in the ledger; the stage table,
+    Prepared: `handle` is its gid and `xid` its 64-bit transaction id, used once in the history of
+    `system` and `timeline` (0: not known, of a listed one or an older release's); the other fields
+    are empty. Staged: `handle` is its key in the ledger; the stage table,
     the table `target` and the ledger are in the schema `place`. `keys` are the target's columns for
     merging rows; without them rows are appended.
     """
@@ -30,6 +31,8 @@ class PostgresCommittable(AttemptCommittable):
     stage: str = ""
     target: str = ""
     keys: tuple[str, ...] = ()
+    system: int = 0
+    timeline: int = 0
 
     def __post_init__(self) -> None:
         if self.prepared != bool(self.xid):

@@ -1,7 +1,9 @@
 """``mode="prepared"``: rows go straight into the target, in one transaction. PREPARE TRANSACTION
 makes it durable; any connection of the same role and database may end it.
 
-`pg_xact_status` of its 64-bit id, used once by a cluster, proves how a transaction ended.
+`pg_xact_status` of its 64-bit id proves how a transaction ended, in the history where the id was
+given: that of one cluster (its system identifier) and one timeline, which ends with a failover or
+a restore. Elsewhere the id may be another client's.
 """
 
 import logging
@@ -21,6 +23,11 @@ from seamark.sinks.postgres.writer import CopyWriter
 _log = logging.getLogger(__name__)
 
 ABORT_TIMEOUT_S = 5.0
+# The control file has the timeline of the last checkpoint, which may be older than a promotion.
+_HISTORY = (
+    "system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int "
+    "FROM pg_control_system()"
+)
 
 
 class PreparedWriter(CopyWriter):
@@ -37,7 +44,9 @@ class PreparedWriter(CopyWriter):
 
     def _flush(self) -> PostgresCommittable:
         at = self._context
-        xid = int(self._connection.execute("SELECT pg_current_xact_id()::text").fetchone()[0])
+        xid, system, timeline = self._connection.execute(
+            f"SELECT pg_current_xact_id()::text::int8, {_HISTORY}"
+        ).fetchone()
         handle = gid(at, f"x{xid}")
         said = self._connection.execute(f"PREPARE TRANSACTION {_literal(handle)}").statusmessage
         if said != "PREPARE TRANSACTION":
@@ -45,7 +54,9 @@ class PreparedWriter(CopyWriter):
             raise PreCommitError(f"{self._name}: PREPARE TRANSACTION answers {said!r}, rolled back")
         self._gid = handle
         failpoints.reached("transaction-prepared")
-        return PostgresCommittable.of(at, handle, self._rows, xid=xid)
+        return PostgresCommittable.of(
+            at, handle, self._rows, xid=xid, system=system, timeline=timeline
+        )
 
     def abort(self) -> None:
         """Roll back: a prepared row keeps its locks, and the next attempt would wait for them."""
@@ -68,6 +79,27 @@ def end(connection: Any, committable: PostgresCommittable, *, commit: bool) -> F
 
 
 def _fate(connection: Any, committable: PostgresCommittable) -> Fate:
+    fate = _status(connection, committable)
+    system, timeline = connection.execute(f"SELECT {_HISTORY}").fetchone()
+    # A later timeline has the ids of an earlier one's beginning: one that it did not commit is not
+    # there, one that it committed may be another client's.
+    proved = system == committable.system and (
+        timeline == committable.timeline
+        or (timeline > committable.timeline and fate is not Fate.COMMITTED)
+    )
+    if proved or not committable.system:
+        return fate
+    _log.error(
+        "%s: prepared by the server %d on its timeline %d, and this is %d on %d: a failover or a "
+        "restore lies between, and its number proves nothing here. If it was committed before, "
+        "the table has %d rows with xmin %d",
+        committable.handle, committable.system, committable.timeline, system, timeline,
+        committable.rows, committable.xid % 2**32,
+    )  # fmt: skip
+    return Fate.GONE
+
+
+def _status(connection: Any, committable: PostgresCommittable) -> Fate:
     ask = "SELECT pg_xact_status(%s::text::xid8)"
     try:
         found = connection.execute(ask, [committable.xid]).fetchone()[0]
