@@ -164,7 +164,15 @@ def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema:
         prepared.create_committer(kit.driver()).preflight()
         assert f'GRANT CREATE ON SCHEMA "{schema}" TO clerk' in refused(staged)
         postgres.execute(f"GRANT CREATE ON SCHEMA {schema} TO clerk")
-        assert "GRANT INSERT, SELECT, UPDATE" in refused(upsert)
+        assert f'GRANT SELECT, UPDATE ON "{schema}"."orders" TO clerk' in refused(upsert)
+        postgres.execute(f"CREATE TABLE {schema}._seamark_ledger (handle text)")  # another role's
+        assert (
+            f'GRANT SELECT, INSERT, UPDATE, DELETE ON "{schema}"."_seamark_ledger" TO clerk'
+        ) in refused(staged)
+        postgres.execute(f"DROP TABLE {schema}._seamark_ledger")
+        postgres.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+        assert "GRANT EXECUTE ON FUNCTION pg_control_system() TO" in refused(prepared)
+        postgres.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
         # With these rights alone, each way works from end to end.
         for partition, sink in enumerate((prepared, staged)):
             committer = sink.create_committer(kit.driver())
@@ -176,6 +184,60 @@ def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema:
     finally:
         postgres.execute("DROP OWNED BY clerk CASCADE")
         postgres.execute("DROP ROLE clerk")
+
+
+@pytest.mark.parametrize("mode", ["prepared", "staged"])
+def test_tables_that_a_crash_empties(postgres: PostgresServer, schema: str, mode: str) -> None:
+    sink = kit.sink_on(postgres, schema, mode)
+    postgres.execute(f"CREATE UNLOGGED TABLE {schema}.orders (id bigint, text text)")
+    error = refused(sink)
+    assert f"ALTER TABLE {schema}.orders SET LOGGED" in error
+    assert "SV006" in error
+    postgres.execute(f"DROP TABLE {schema}.orders")
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text) PARTITION BY LIST (id)")
+    postgres.execute(f"CREATE TABLE {schema}.one PARTITION OF {schema}.orders FOR VALUES IN (1)")
+    sink.create_committer(kit.driver()).preflight()
+    postgres.execute(
+        f"CREATE UNLOGGED TABLE {schema}.two PARTITION OF {schema}.orders FOR VALUES IN (2)"
+    )
+    assert f"ALTER TABLE {schema}.two SET LOGGED" in refused(sink)
+
+
+@pytest.mark.parametrize("mode", ["prepared", "staged"])
+def test_row_policies(postgres: PostgresServer, schema: str, mode: str) -> None:
+    """A staged row would meet them after the decision."""
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text)")
+    postgres.execute(f"CREATE POLICY even ON {schema}.orders USING (id % 2 = 0)")
+    postgres.execute("CREATE ROLE bound LOGIN")
+    postgres.execute(f"GRANT ALL ON SCHEMA {schema} TO bound")
+    postgres.execute(f"GRANT ALL ON {schema}.orders TO bound")
+    sink = kit.sink_on(postgres, schema, mode, url=postgres.url("bound"))
+    try:
+        sink.create_committer(kit.driver()).preflight()
+        postgres.execute(f"ALTER TABLE {schema}.orders ENABLE ROW LEVEL SECURITY")
+        assert "ALTER ROLE bound BYPASSRLS" in refused(sink)
+        postgres.execute("ALTER ROLE bound BYPASSRLS")
+        sink.create_committer(kit.driver()).preflight()
+    finally:
+        postgres.execute("DROP OWNED BY bound CASCADE")
+        postgres.execute("DROP ROLE bound")
+
+
+@pytest.mark.parametrize("of", ["FOR ALL TABLES", "FOR TABLES IN SCHEMA {}"])
+def test_publications_of_every_new_table(
+    postgres: PostgresServer, schema: str, of: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text)")
+    postgres.execute(f"CREATE PUBLICATION by_name FOR TABLE {schema}.orders")
+    postgres.execute(f"CREATE PUBLICATION every {of.format(schema)}")
+    try:
+        for mode in ("prepared", "staged"):
+            assert "PG003" not in caplog.text
+            kit.sink_on(postgres, schema, mode).create_committer(kit.driver()).preflight()
+        (said,) = [text for text in caplog.messages if "PG003" in text]
+        assert "publication every has every new table" in said
+    finally:
+        postgres.execute("DROP PUBLICATION by_name, every")
 
 
 def test_no_server_is_said_within_seconds(postgres: PostgresServer) -> None:

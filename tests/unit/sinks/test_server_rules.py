@@ -125,6 +125,8 @@ STAGED = replace(PREPARED, mode="staged")
         (PREPARED, {"most_prepared": 0}, "PG001", ERROR),
         (PREPARED, {"most_prepared": 399}, "PG002", WARNING),
         (STAGED, {"off": ("fsync",)}, "SV006", WARNING),
+        (PREPARED, {"denied": ("pg_control_system()",)}, "SV003", ERROR),
+        (STAGED, {"denied": ("pg_control_system()",)}, "", None),
         (STAGED, {"most_prepared": 0}, "", None),
         (PREPARED, {}, "", None),
     ],
@@ -145,9 +147,15 @@ def test_a_table_that_is_missing_or_not_this_users() -> None:
     there = postgres.TableFacts("etl", Table("public", "t", "r", ()))
     assert codes(PREPARED, there) == []
     assert [code for code, _ in codes(PREPARED, postgres.TableFacts("etl"))] == ["SV004"]
-    denied = replace(there, lacks=("INSERT",), may_create=False)
+    denied = replace(there, lacks=["INSERT"], may_create=False)
     assert codes(PREPARED, denied) == [("SV003", 'GRANT INSERT ON "public"."t" TO etl')]
     assert [code for code, _ in codes(STAGED, denied)] == ["SV003", "SV003"]
+    ledger = replace(there, lacks_ledger=["SELECT", "DELETE"])
+    grant = 'GRANT SELECT, DELETE ON "public"."_seamark_ledger" TO etl'
+    assert codes(STAGED, ledger) == [("SV003", grant)]
+    unfit = replace(there, unlogged=["t"], bound=True, published_by=["every"])
+    assert [code for code, _ in codes(PREPARED, unfit)] == ["SV005", "SV006"]
+    assert [code for code, _ in codes(STAGED, unfit)] == ["SV005", "SV006", "PG003"]
 
 
 INFO = {"redis_version": "7.2.4", "role": "master", "aof_enabled": "1", "connected_slaves": "0"}

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
-from seamark.model.findings import Finding, FindingCode
+from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.sinks.internal.changes import target_columns
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.servers import tell
@@ -32,30 +32,51 @@ OLDEST_VERSION = 13
 """The first version with 64-bit transaction ids in SQL."""
 _SERVER = """
 SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int,
+       ARRAY(SELECT f FROM unnest(ARRAY['pg_control_system()', 'pg_current_wal_lsn()',
+             'pg_walfile_name(pg_lsn)']) f WHERE NOT has_function_privilege(f, 'EXECUTE')),
        current_setting('fsync'), current_setting('full_page_writes')
 """
+_TABLE = """
+SELECT ARRAY(SELECT p FROM unnest(%s::text[]) p WHERE NOT has_table_privilege(t.oid, p)),
+       ARRAY(SELECT p FROM unnest(%s::text[]) p WHERE NOT has_table_privilege(to_regclass(%s), p)),
+       has_schema_privilege(t.relnamespace, 'CREATE'), row_security_active(t.oid),
+       ARRAY(SELECT oid::regclass::text FROM pg_class WHERE relpersistence = 'u'
+             AND (oid = t.oid OR oid IN (SELECT relid FROM pg_partition_tree(t.oid)))),
+       ARRAY(SELECT pubname::text FROM pg_publication p WHERE pubinsert AND (puballtables{}))
+FROM pg_class t WHERE t.oid = to_regclass(%s)
+"""
+_IN_SCHEMA = """ OR EXISTS (
+  SELECT FROM pg_publication_namespace WHERE pnpubid = p.oid AND pnnspid = t.relnamespace)"""
 
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """A server's settings. `off` lists the settings of crash safety that are turned off."""
+    """A server's settings. `denied`: the functions of a server's history that this user may not
+    call; `off`: the settings of crash safety that are turned off."""
 
     version: int
     standby: bool
     most_prepared: int
+    denied: Sequence[str] = ()
     off: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TableFacts:
     """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it, "" if
-    they do; `lacks` lists this user's missing privileges."""
+    they do; `lacks` and `lacks_ledger` list this user's missing privileges; `bound`: row policies
+    bind this user; `unlogged`: the tables emptied by a crash; `published_by`: the publications of
+    every new table."""
 
     user: str
     table: Table | None = None
     misfit: str = ""
-    lacks: tuple[str, ...] = ()
+    lacks: Sequence[str] = ()
+    lacks_ledger: Sequence[str] = ()
     may_create: bool = True
+    bound: bool = False
+    unlogged: Sequence[str] = ()
+    published_by: Sequence[str] = ()
 
 
 def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
@@ -109,11 +130,11 @@ def _connected(sink: PostgresSink, name: str) -> Iterator[Any]:
         ) from error
 
 
-def _needed(sink: PostgresSink) -> tuple[str, ...]:
+def _needed(sink: PostgresSink) -> list[str]:
     """Return the privileges on the table that the sink needs."""
     if sink.mode != "upsert":
-        return ("INSERT",)
-    return ("INSERT", "SELECT", "UPDATE", *(("DELETE",) if sink.op else ()))
+        return ["INSERT"]
+    return ["INSERT", "SELECT", "UPDATE", *(["DELETE"] if sink.op else [])]
 
 
 def _is_denied(error: BaseException) -> bool:
@@ -126,10 +147,10 @@ def _is_denied(error: BaseException) -> bool:
 
 def ask_server(connection: Any) -> ServerFacts:
     """Return the server's settings."""
-    standby, prepared, *safety = connection.execute(_SERVER).fetchone()
+    standby, prepared, denied, *safety = connection.execute(_SERVER).fetchone()
     names = ("fsync", "full_page_writes")
     off = tuple(name for name, value in zip(names, safety, strict=True) if value == "off")
-    return ServerFacts(connection.info.server_version // 10_000, standby, prepared, off)
+    return ServerFacts(connection.info.server_version // 10_000, standby, prepared, denied, off)
 
 
 def ask_table(connection: Any, sink: PostgresSink, context: SinkContext) -> TableFacts:
@@ -138,16 +159,14 @@ def ask_table(connection: Any, sink: PostgresSink, context: SinkContext) -> Tabl
     if table is None:
         return TableFacts(user)
 
-    def may(function: str, what: str, privilege: str) -> bool:
-        sql = f"SELECT {function}(%s, %s)"
-        return bool(connection.execute(sql, [what, privilege]).fetchone()[0])
-
+    of_ledger = [] if sink.mode == "prepared" else ["SELECT", "INSERT", "UPDATE", "DELETE"]
+    asked = _TABLE.format(_IN_SCHEMA if connection.info.server_version >= 150_000 else "")
+    values = [_needed(sink), of_ledger, quoted(table.schema, ledger.NAME), table.sql]
     return TableFacts(
         user,
         table,
         tables.misfit(connection, table, target_columns(context.schema, sink.op), sink.keys),
-        tuple(p for p in _needed(sink) if not may("has_table_privilege", table.sql, p)),
-        may("has_schema_privilege", table.schema, "CREATE"),
+        *connection.execute(asked, values).fetchone(),
     )
 
 
@@ -167,14 +186,12 @@ def server_findings(
         yield Finding(FindingCode.SV002, name, found, "give the primary's address")
     needed = context.tasks * context.open_epochs
     if sink.mode == "prepared" and facts.most_prepared == 0:
-        yield Finding(
-            FindingCode.PG001,
-            name,
-            "the server's max_prepared_transactions is 0, so that it can prepare none",
-            'give PostgresSink mode="staged", or set it above twice the number of '
-            "Spark's tasks (ALTER SYSTEM SET max_prepared_transactions = 200) and restart the "
-            "server",
+        found = "the server's max_prepared_transactions is 0, so that it can prepare none"
+        remedy = (
+            'give PostgresSink mode="staged", or set it above twice the number of Spark\'s tasks '
+            "(ALTER SYSTEM SET max_prepared_transactions = 200) and restart the server"
         )
+        yield Finding(FindingCode.PG001, name, found, remedy)
     elif sink.mode == "prepared" and facts.most_prepared < needed:
         yield Finding(
             FindingCode.PG002,
@@ -184,42 +201,52 @@ def server_findings(
             f"set it to {needed} or more and restart the server, lower "
             'spark.sql.shuffle.partitions, or give PostgresSink mode="staged"',
         )
+    if sink.mode == "prepared" and (denied := ", ".join(facts.denied)):
+        found = f"this user may not call {denied}: a transaction's number proves nothing without"
+        remedy = f"GRANT EXECUTE ON FUNCTION {denied} TO the user, or take mode='staged'"
+        yield Finding(FindingCode.SV003, name, found, remedy)
     for setting in facts.off:
-        yield Finding(
-            FindingCode.SV006,
-            name,
-            f"{setting} is off at the server: rows that it has confirmed can be gone, or the "
-            "table torn, after its machine crashes",
-            f"set {setting} to on",
+        found = (
+            f"{setting} is off at the server: rows that it has confirmed can be gone, or the table "
+            "torn, after its machine crashes"
         )
+        yield Finding(FindingCode.SV006, name, found, f"set {setting} to on")
 
 
 def table_findings(sink: PostgresSink, name: str, facts: TableFacts) -> Iterator[Finding]:
     """The table is missing, does not fit the rows, or is not this user's to write."""
     table = facts.table
     if table is None:
-        yield Finding(
-            FindingCode.SV004,
-            name,
-            "there is no such table, or this user may not see it",
-            "make it, or give PostgresSink create_table=True",
-        )
+        found = "there is no such table, or this user may not see it"
+        remedy = "make it, or give PostgresSink create_table=True"
+        yield Finding(FindingCode.SV004, name, found, remedy)
         return
     if facts.misfit:
         yield Finding(FindingCode.SV005, name, facts.misfit, "change table or DataFrame")
-    needed = ", ".join(_needed(sink))
-    for privilege in facts.lacks:
-        yield Finding(
-            FindingCode.SV003,
-            name,
-            f"this user lacks {privilege} on {table.sql}",
-            f"GRANT {needed} ON {table.sql} TO {facts.user}",
+    of_ledger = (quoted(table.schema, ledger.NAME), facts.lacks_ledger)
+    for of, privileges in ((table.sql, facts.lacks), of_ledger):
+        if missing := ", ".join(privileges):
+            found = f"this user lacks {missing} on {of}"
+            remedy = f"GRANT {missing} ON {of} TO {facts.user}"
+            yield Finding(FindingCode.SV003, name, found, remedy)
+    if facts.bound:
+        found = "row policies bind this user: they refuse COPY, and staged rows after the decision"
+        remedy = f"ALTER ROLE {facts.user} BYPASSRLS, or take the table's owner"
+        yield Finding(FindingCode.SV005, name, found, remedy)
+    for of in facts.unlogged:
+        found = f"{of} is UNLOGGED: the server empties it when it comes up after a crash"
+        remedy = f"ALTER TABLE {of} SET LOGGED"
+        yield Finding(FindingCode.SV006, name, found, remedy, Severity.ERROR)
+    if sink.mode == "prepared":
+        return
+    if publications := ", ".join(facts.published_by):
+        found = (
+            f"publication {publications} has every new table, so stage tables too: a PostgreSQL "
+            "subscriber stops at a table that it lacks"
         )
-    if sink.mode != "prepared" and not facts.may_create:
-        yield Finding(
-            FindingCode.SV003,
-            name,
-            f"mode={sink.mode!r} makes stage tables beside {table.sql}, and this user may not",
-            f"GRANT CREATE ON SCHEMA {quoted(table.schema)} TO {facts.user}, or use "
-            "mode='prepared'",
-        )
+        remedy = "publish the tables by name (FOR TABLE …), or use mode='prepared'"
+        yield Finding(FindingCode.PG003, name, found, remedy)
+    if not facts.may_create:
+        found = f"mode={sink.mode!r} makes stage tables beside {table.sql}, and this user may not"
+        remedy = f"GRANT CREATE ON SCHEMA {quoted(table.schema)} TO {facts.user}"
+        yield Finding(FindingCode.SV003, name, found, f"{remedy}, or use mode='prepared'")
