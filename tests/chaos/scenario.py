@@ -26,6 +26,10 @@ from tests.class_archive import JAVA_OPTIONS
 
 HERE = Path(__file__).resolve().parent
 
+RATE = 150.0
+"""Rows a second. The input goes on while drivers come up: with more rows, the backlog of a slow
+machine grows with every driver."""
+
 
 class Scenario:
     """Common parts of all apps; `PassthroughScenario` and the others add their reads and checks."""
@@ -188,7 +192,7 @@ class KafkaScenario(Scenario):
         directory: Path,
         servers: str,
         *,
-        rate: float = 600.0,
+        rate: float = RATE,
         **options: Any,
     ) -> None:
         name = f"{self.job}-{uuid.uuid4().hex[:8]}"
@@ -299,7 +303,7 @@ class SinksScenario(Scenario):
     job = "sinks"
 
     def __init__(
-        self, directory: Path, outputs: Sequence[Output], *, rate: float = 600.0, **options: Any
+        self, directory: Path, outputs: Sequence[Output], *, rate: float = RATE, **options: Any
     ) -> None:
         self.outputs = outputs
         incoming = directory / "incoming"

@@ -47,6 +47,7 @@ KILLS = [
     "sink-committed:1",
     "committed:3",
 ]
+FEW = ["pre-committed:2", "prepared:2", "decided:2", "end-transaction-sent:12"]
 
 
 def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -165,6 +166,7 @@ def kill_within_epoch(scenario: PassthroughScenario, driver: Driver) -> None:
     )
 
 
+@pytest.mark.chaos
 def test_at_least_once_loses_nothing(scenario: PassthroughScenario) -> None:
     scenario.options["delivery"] = "at-least-once"
     scenario.options["interval"] = "5s"
@@ -185,13 +187,15 @@ def test_at_least_once_loses_nothing(scenario: PassthroughScenario) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_killed_at_every_failpoint(scenario: PassthroughScenario) -> None:
-    driver = scenario.die_at_each(KILLS)
+@pytest.mark.parametrize("kills", [FEW, pytest.param(KILLS, marks=pytest.mark.chaos)])
+def test_killed_at_failpoints(scenario: PassthroughScenario, kills: list[str]) -> None:
+    driver = scenario.die_at_each(kills)
     driver.wait_for_epochs(2)
     scenario.finish(driver)
     assert scenario.open_transactions() == []
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(1200)
 def test_killed_within_an_epoch(scenario: PassthroughScenario) -> None:
     driver = scenario.start("transaction-flushed:3")
@@ -225,6 +229,7 @@ def test_stop_within_an_epoch(scenario: PassthroughScenario) -> None:
     scenario.finish(driver)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(1200)
 def test_to_micro_batches_and_back(scenario: PassthroughScenario) -> None:
     """A killed real-time run goes on in micro-batches, and the other way round."""

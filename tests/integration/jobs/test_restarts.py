@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker, workload
 from tests.chaos.driver import wait_until
@@ -33,6 +35,7 @@ def test_decision_deleted_by_hand(kafka: LocalKafka, tmp_path: Path) -> None:
         checker.require_none(scenario.check())
 
 
+@pytest.mark.chaos
 def test_away_for_longer_than_the_transaction_timeout(kafka: LocalKafka, tmp_path: Path) -> None:
     """The broker aborts a decided epoch's transactions: every start must fail, and name them."""
     with PassthroughScenario(

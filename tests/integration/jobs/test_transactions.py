@@ -63,6 +63,7 @@ def test_a_loss_is_accepted_and_the_job_goes_on(kafka: LocalKafka, tmp_path: Pat
         scenario.require_settled()
 
 
+@pytest.mark.chaos
 def test_no_loss_is_accepted_of_what_can_be_committed(kafka: LocalKafka, tmp_path: Path) -> None:
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
         scenario.die_at("decided:3")
@@ -169,6 +170,7 @@ def two_sinks(kafka: LocalKafka, tmp_path: Path) -> Iterator[SinksScenario]:
             yield scenario
 
 
+@pytest.mark.chaos
 def test_decided_transactions_aborted_by_force_are_lost_and_nothing_else(
     two_sinks: SinksScenario,
 ) -> None:
@@ -200,6 +202,7 @@ def test_decided_transactions_aborted_by_force_are_lost_and_nothing_else(
     two_sinks.require_settled()
 
 
+@pytest.mark.chaos
 def test_undecided_transactions_committed_by_force_stop_every_start(
     two_sinks: SinksScenario,
 ) -> None:

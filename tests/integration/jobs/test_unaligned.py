@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from seamark.dev.kafka import LocalKafka
 from tests.chaos.checker import Kind
 from tests.chaos.driver import wait_until
@@ -29,6 +31,7 @@ POINTS = [
     "sink-committed:2",
     "committed:3",
 ]
+SOME = ["pre-committed:2", "prepared:2", "prepared:1", "decided:2", "sealed:2"]
 WORKER_POINTS = ["channel-state-written:2", "channel-state-read:2"]
 FEW = {"maxOffsetsPerTrigger": "400"}
 """An epoch's rows: two or three epochs long. Sources rest while a whole epoch's rows wait, and the
@@ -60,9 +63,12 @@ def dead_worker(log: str) -> bool:
     return "SIGKILL" in log or "crashed" in log
 
 
-def test_killed_while_rows_are_in_flight(kafka: LocalKafka, tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [SOME, pytest.param(POINTS, marks=pytest.mark.chaos)])
+def test_killed_while_rows_are_in_flight(
+    kafka: LocalKafka, tmp_path: Path, points: list[str]
+) -> None:
     with slow(tmp_path, kafka, source_options=FEW) as scenario:
-        driver = scenario.die_at_each(POINTS, then=WORKER_POINTS[0])
+        driver = scenario.die_at_each(points, then=WORKER_POINTS[0])
         killed = rows_in_flight(scenario)
         assert sum(rows > 0 for rows in killed.values()) > len(killed) / 2, killed
         for following in [*WORKER_POINTS[1:], None]:
@@ -112,6 +118,7 @@ def test_two_sinks_with_rows_in_flight(tmp_path: Path) -> None:
         scenario.require_settled()
 
 
+@pytest.mark.chaos
 def test_at_least_once_loses_no_row_in_flight(kafka: LocalKafka, tmp_path: Path) -> None:
     """Its sinks commit before the decision, so a dead epoch's rows come twice: nothing else."""
     with slow(tmp_path, kafka, mode="at-least-once") as scenario:

@@ -107,7 +107,7 @@ def answer(directory: Path, *arguments: str) -> Any:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("query", ["words", "windows"])
+@pytest.mark.parametrize("query", [pytest.param("words", marks=pytest.mark.chaos), "windows"])
 def test_the_documented_counts_killed_three_times_equal_their_batch_run(
     kafka: LocalKafka, tmp_path: Path, query: str
 ) -> None:

@@ -22,7 +22,9 @@ APP = Path(__file__).with_name("chance_app.py")
 FILES, ROWS, KEYS = 5, 6, "ab"
 
 
-@pytest.mark.parametrize("failpoint", ["pre-committed:2", "prepared:3"])
+@pytest.mark.parametrize(
+    "failpoint", [pytest.param("pre-committed:2", marks=pytest.mark.chaos), "prepared:3"]
+)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_state_follows_the_sinks_rows(tmp_path: Path, backend: str, failpoint: str) -> None:
     (tmp_path / "in").mkdir()

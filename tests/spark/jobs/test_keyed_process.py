@@ -113,7 +113,9 @@ def test_timers_keep_their_order_with_the_rows_that_wait(tmp_path: Path) -> None
     check_sessions(tmp_path, given)
 
 
-@pytest.mark.parametrize("kind", ["canonical", "native", "checkpoint"])
+@pytest.mark.parametrize(
+    "kind", ["canonical", pytest.param("native", marks=pytest.mark.chaos), "checkpoint"]
+)
 def test_another_job_goes_on_with_the_rows_that_wait(tmp_path: Path, kind: str) -> None:
     given = Input(tmp_path / "in", rows=100)
     given.add(files=2)
@@ -139,7 +141,15 @@ def unaligned_driver(home: Path, name: str, failpoint: str | None = None, **more
     return Driver(app, options, home / f"{name}.log", failpoint)
 
 
-@pytest.mark.parametrize("failpoint", ["pre-committed:2", "prepared:3", "decided:3", "sealed:2"])
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        pytest.param("pre-committed:2", marks=pytest.mark.chaos),
+        "prepared:3",
+        "decided:3",
+        pytest.param("sealed:2", marks=pytest.mark.chaos),
+    ],
+)
 def test_killed_while_rows_wait(tmp_path: Path, failpoint: str) -> None:
     given = Input(tmp_path / "in", rows=100)
     given.add(files=3)

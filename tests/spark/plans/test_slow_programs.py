@@ -42,13 +42,17 @@ SLOW = Program(
 """Three sinks, whose rows wait from epoch to epoch; the second start is another job's."""
 
 
-@pytest.mark.parametrize("slow", ["sink", "function"])
+@pytest.mark.parametrize("slow", ["sink", pytest.param("function", marks=pytest.mark.chaos)])
 def test_slow_sinks_hold_what_a_batch_gives(spark: SparkSession, slow: str) -> None:
     assert check(spark, replace(SLOW, slow=slow)) > 0
 
 
 @pytest.mark.parametrize(
-    ("slow", "kill"), [("sink", "channel-state-written:2"), ("function", "sink-committed")]
+    ("slow", "kill"),
+    [
+        pytest.param("sink", "channel-state-written:2", marks=pytest.mark.chaos),
+        ("function", "sink-committed"),
+    ],
 )
 def test_slow_sinks_of_killed_drivers_hold_what_a_batch_gives(
     spark: SparkSession, slow: str, kill: str
