@@ -10,10 +10,12 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     DateType,
     DecimalType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -37,7 +39,9 @@ _TYPES = {
     _NANO: 1_000_000_000,
 }  # fmt: skip
 """The types in a record's schema whose numbers are timestamps: how many are a second."""
-_FIELDS = "ARRAY<STRUCT<field: STRING, name: STRING>>"
+_FIELDS = (
+    "ARRAY<STRUCT<field: STRING, name: STRING, items: STRING, `values`: STRING, fields: STRING>>"
+)
 _SCHEMA = f"schema STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: {_FIELDS}>>>"
 _CORRUPT = "_seamark_corrupt"
 _PLACEHOLDER = "__debezium_unavailable_value"
@@ -91,18 +95,10 @@ def debezium(
     deleted, unread, values = F.col("op") == "d", F.col("unread"), {}
     for number, field in enumerate(columns):
         kind, raw = field.dataType, F.col(f"_{number}")
-        type_ = F.col(f"_type_{number}")
-        if _raw(kind) == kind:
-            value = raw
-        elif isinstance(kind, DecimalType):
-            value = _decimal(kind, raw, type_)
-        else:
-            unit, by_column = units.get(field.name), isinstance(numeric_timestamps, Mapping)
-            value = _time(kind, raw, type_, unit, by_column)
-        values[field.name] = value
+        type_ = F.lit(None) if _raw(kind) == kind else F.col(f"_type_{number}")
+        unit, by_column = units.get(field.name), isinstance(numeric_timestamps, Mapping)
+        value = values[field.name] = _value(kind, raw, type_, unit, by_column)
         unread = unread | (raw.isNotNull() & value.isNull())
-        if isinstance(kind, StringType | BinaryType):
-            unread = unread | F.coalesce(raw.cast("string") == _PLACEHOLDER, F.lit(False))
     names = F.create_map(*(F.lit(text) for pair in _OPS.items() for text in pair))
     known = F.coalesce(names[F.col("op")], F.col("op"), F.lit(UNREADABLE))
     return change.select(
@@ -192,7 +188,10 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
         if raw[name] != columns[name]:
             names = F.transform(F.col("types"), lambda f: f["field"])
             at = F.array_position(names, name).try_cast("int") - 1
-            fields.append(F.get(F.col("types"), at)["name"].alias(f"_type_{number}"))
+            type_ = F.get(F.col("types"), at)
+            below = F.concat_ws(" ", type_["items"], type_["values"], type_["fields"])
+            is_nested = isinstance(columns[name].dataType, ArrayType | MapType | StructType)
+            fields.append((below if is_nested else type_["name"]).alias(f"_type_{number}"))
     return records.select("op", "unread", *fields)
 
 
@@ -204,13 +203,54 @@ def _json(column: str, kind: StructType) -> Column:
 def _raw(kind: DataType) -> DataType:
     """Return the type to read from JSON: dates and times may be numbers, in Debezium's units, and
     Spark would round a decimal."""
-    as_text = isinstance(kind, DateType | TimestampType | TimestampNTZType | DecimalType)
-    return StringType() if as_text else kind
+    match kind:
+        case ArrayType():
+            return ArrayType(_raw(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(kind.keyType, _raw(kind.valueType), kind.valueContainsNull)
+        case StructType():
+            return StructType([StructField(f.name, _raw(f.dataType), f.nullable) for f in kind])
+        case DateType() | TimestampType() | TimestampNTZType() | DecimalType():
+            return StringType()
+    return kind
+
+
+def _value(
+    kind: DataType, raw: Column, type_: Column, unit: str | None = None, by_column: bool = False
+) -> Column:
+    """Return a value from its raw form; null for one that `kind` cannot hold, alone or anywhere
+    within. `type_` is the name of its type in the record's schema, null without; of a nested value
+    it is the schema of what is within."""
+    match kind:
+        case ArrayType():
+            value = F.transform(raw, lambda one: _value(kind.elementType, one, type_))
+            return F.when(_filled(raw) == _filled(value), value)
+        case MapType():
+            value = F.transform_values(raw, lambda _, one: _value(kind.valueType, one, type_))
+            return F.when(_filled(F.map_values(raw)) == _filled(F.map_values(value)), value)
+        case StructType():
+            held, fields = raw.isNotNull(), list[Column]()
+            for field in kind:
+                value = _value(field.dataType, raw[field.name], type_)
+                held &= raw[field.name].isNull() | value.isNotNull()
+                fields.append(value.alias(field.name))
+            return F.when(held, F.struct(*fields))
+        case StringType() | BinaryType():
+            return F.when(raw.cast("string") != _PLACEHOLDER, raw)
+        case DecimalType():
+            return _decimal(kind, raw, type_)
+        case DateType() | TimestampType() | TimestampNTZType():
+            return _time(kind, raw, type_, unit, by_column)
+    return raw
+
+
+def _filled(values: Column) -> Column:
+    return F.array_size(F.array_compact(values))
 
 
 def _decimal(kind: DecimalType, raw: Column, type_: Column) -> Column:
     """Return a decimal from its text; null for one with more digits than `kind` has, and for bytes
-    in base64, which may be digits alone. `type_` as for `_time`."""
+    in base64, which may be digits alone. `type_` as for `_value`."""
     digits = F.regexp_replace(raw, "[eE].*|[^0-9]", "")
     fraction = F.length(F.regexp_extract(raw, r"\.([0-9]*)", 1))
     exponent = F.regexp_extract(raw, "[eE](.*)", 1).try_cast("int")
@@ -218,13 +258,13 @@ def _decimal(kind: DecimalType, raw: Column, type_: Column) -> Column:
     exact = (fraction - F.coalesce(exponent, F.lit(0)) - zeros <= kind.scale) | (
         zeros == F.length(digits)
     )
-    is_bytes = F.coalesce(type_ == f"{_KAFKA}Decimal", F.lit(False)) & ~raw.rlike("[.-]")
+    is_bytes = F.coalesce(type_.contains(f"{_KAFKA}Decimal"), F.lit(False)) & ~raw.rlike("[.-]")
     return F.when(exact & ~is_bytes, raw.try_cast(kind))
 
 
 def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_column: bool) -> Column:
     """Return a date or time from its raw text or number; null for one that it cannot hold. `type_`
-    is the name of its type in the record's schema, null without."""
+    as for `_value`."""
     text, number, is_number = raw.try_cast(kind), raw.try_cast("bigint"), raw.rlike(r"^-?\d+$")
     is_time = F.coalesce(type_.startswith(_TIME) | type_.startswith(_KAFKA), F.lit(False))
     if isinstance(kind, DateType):

@@ -219,6 +219,50 @@ def test_decimals_in_base64_are_told_by_the_records_schema(spark: SparkSession) 
     assert [row.n for row in found[3:]] == [Decimal(1234)] * 2
 
 
+NESTED = [
+    ("ARRAY<DECIMAL(9,2)>", lambda one: [one, None]),
+    ("STRUCT<n: DECIMAL(9,2), `s.t`: STRING>", lambda one: {"n": one, "s.t": "a"}),
+    ("MAP<STRING, DECIMAL(9,2)>", lambda one: {"a": None, "b": one}),
+    ("ARRAY<ARRAY<STRUCT<n: DECIMAL(9,2)>>>", lambda one: [[], [None, {"n": one}]]),
+]
+
+
+@pytest.mark.parametrize(("kind", "around"), NESTED, ids=[kind for kind, _ in NESTED])
+def test_a_decimal_within_is_exact_or_unreadable(
+    spark: SparkSession, kind: str, around: Any
+) -> None:
+    """Spark's from_json would round it."""
+    texts = ["1.5", 1.50, 7, "-1234567.89", "1.505", 1.505, "12345678.0", "AJY=", "a"]
+    changes = [envelope("c", None, {"id": 1, "n": around(text)}) for text in [*texts, None]]
+    changes.append(envelope("c", None, {"id": 1, "n": None}))
+    found = rows(spark, *changes, schema=f"id BIGINT, n {kind}")
+    assert [row.op for row in found] == ["insert"] * 4 + ["unreadable"] * 5 + ["insert"] * 2
+    plain = [row.asDict(recursive=True)["n"] for row in found]
+    wanted = [around(Decimal(str(text))) for text in texts[:4]] + [None] * 5 + [around(None), None]
+    assert plain == wanted
+
+
+def test_what_else_an_array_may_have(spark: SparkSession) -> None:
+    """Spark's from_json takes a number for the seconds since 1970."""
+    schema = "id BIGINT, n ARRAY<TIMESTAMP>, d ARRAY<DATE>, s ARRAY<STRING>, p ARRAY<DECIMAL(9,2)>"
+    at = "2022-01-08T01:02:03.000004Z"
+    cases: list[dict[str, Any]] = [
+        {"n": [at, None], "d": [19000, "2022-01-08"], "s": ["a", ""], "p": ["1234"]},
+        {"n": [1_641_603_723_000_004]}, {"n": [1_641_603_723]},
+        {"s": ["__debezium_unavailable_value"]}, {"d": [10**9]},
+    ]  # fmt: skip
+    changes = [described({"id": 1, **case}) for case in cases]
+    changes.append(described({"id": 1, "p": ["1234"]}))
+    fields = changes[-1]["schema"]["fields"][0]["fields"]
+    fields[1]["items"] = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal"}
+    first, *others = rows(spark, *changes, schema=schema)
+    assert first.op == "insert"
+    assert first.n[0].astimezone(UTC) == datetime(2022, 1, 8, 1, 2, 3, 4, UTC)
+    assert first.n[1:] == [None]
+    assert (first.d, first.s, first.p) == ([date(2022, 1, 8)] * 2, ["a", ""], [Decimal(1234)])
+    assert [row.op for row in others] == ["unreadable"] * 5
+
+
 INFINITE = {"a": 2**63 - 1}, {"a": "io.debezium.time.MicroTimestamp"}
 
 
