@@ -15,7 +15,9 @@ import pytest
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import WriteRefusedError
 from seamark.sinks.kafka import KafkaSink
+from seamark.sinks.kafka.row_producer import BAD_HEADER, BAD_TOPIC
 from tests.integration.kafka import sink_kit as kit
 
 
@@ -91,11 +93,36 @@ def test_each_row_has_a_topic_and_a_partition_that_exist(
     assert reasons[6] == "the column `partition` is 2, and the topic has 2"
     assert reasons[7] == "the column `partition` is -1"
     assert "have 2446 bytes" in reasons[8]
-    assert reasons[9] == reasons[10] == "a header is null, or its key is; give each a key"
+    assert reasons[9] == reasons[10] == BAD_HEADER
     assert reasons[11] == "the row has no topic: the column `topic` is empty"
     commit(sink, job, writer)
     assert values(kafka, small) == [b"0"]
     assert values(kafka, other) == [b"2" * 5_000]
+
+
+def test_a_topic_or_a_headers_key_that_is_not_utf8_refuses_its_row(
+    kafka: LocalKafka, topic: Callable[..., str]
+) -> None:
+    """Spark's CAST makes such texts of bytes."""
+    name = topic()
+    sink, job = kit.sink_on(kafka.bootstrap_servers, None), kit.new_job()
+    wrong = pa.array([b"a\xffb"], pa.binary()).view(pa.string())
+    header = pa.StructArray.from_arrays([wrong, pa.array([b"v"])], ["key", "value"])
+    batch = rows(
+        [b"0", b"1", b"2"],
+        topic=pa.concat_arrays([pa.array([name]), wrong, pa.array([name])]),
+        headers=pa.ListArray.from_arrays(pa.array([0, 0, 0, 1], pa.int32()), header),
+    )
+    writer = sink.create_selective_writer(kit.attempt(job))
+    found = writer.write_accepted(batch)
+    assert [(row.index, row.reason) for row in found] == [(1, BAD_TOPIC), (2, BAD_HEADER)]
+    commit(sink, job, writer)
+    assert values(kafka, name) == [b"0"]
+    for row, why in ((1, BAD_TOPIC), (2, BAD_HEADER)):
+        plain = sink.create_writer(kit.attempt(job, epoch=row))
+        with pytest.raises(WriteRefusedError, match=why):
+            plain.write(batch.slice(row, 1))
+        plain.abort()
 
 
 @pytest.mark.parametrize("largest", [200, 5_000_000])

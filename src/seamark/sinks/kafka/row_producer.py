@@ -3,13 +3,28 @@ of their own, and where librdkafka cannot be called directly. It takes twice the
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
+from seamark.sinks.internal.columns import not_utf8
 from seamark.sinks.kafka import msk_iam, producer
 from seamark.sinks.kafka.producer import Producer, ProducerConfig, Progress, explained, refused
 
-HEADER_WITHOUT_KEY = "a header is null, or its key is; give each a key"
+BAD_HEADER = "a header is null, or its key is, or is not UTF-8; give each a key"
+BAD_TOPIC = "the row's topic is not UTF-8; mend the column `topic`"
+
+
+def with_bad_headers(batch: pa.RecordBatch) -> Any:
+    """Return a mask of the rows for which `BAD_HEADER` is true."""
+    found = np.zeros(batch.num_rows, bool)
+    if "headers" in batch.schema.names:
+        headers = batch.column("headers")
+        keys = pc.struct_field(pc.list_flatten(headers), "key")  # null where the struct is
+        bad = not_utf8(keys) | keys.is_null().to_numpy(zero_copy_only=False)
+        found[pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[bad]] = True
+    return found
 
 
 class RowProducer(Producer):
@@ -50,6 +65,10 @@ class RowProducer(Producer):
 
     def produce(self, batch: pa.RecordBatch) -> None:
         """See `producer.Producer`."""
+        if self._config.topic is None and not_utf8(batch.column("topic")).any():
+            raise WriteRefusedError(f"{self._config.sink}: {BAD_TOPIC}")
+        if with_bad_headers(batch).any():
+            raise WriteRefusedError(f"{self._config.sink}: {BAD_HEADER}")
         for row in batch.to_pylist():
             topic = self._config.topic or row.get("topic")
             if not topic:
@@ -68,8 +87,6 @@ class RowProducer(Producer):
                     )  # fmt: skip
                 arguments["partition"] = row["partition"]
             if row.get("headers"):
-                if any(h is None or h["key"] is None for h in row["headers"]):
-                    raise refused(self._config, topic, 1, HEADER_WITHOUT_KEY)
                 arguments["headers"] = [(h["key"], h["value"]) for h in row["headers"]]
             self._produce(topic, arguments)
         self.serve(0)

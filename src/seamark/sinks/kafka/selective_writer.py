@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.model.errors import WriteRefusedError
+from seamark.sinks.internal.columns import not_utf8
 from seamark.sinks.kafka import schema_registry, topic_facts
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.producer import ProducerConfig
-from seamark.sinks.kafka.row_producer import HEADER_WITHOUT_KEY
+from seamark.sinks.kafka.row_producer import BAD_HEADER, BAD_TOPIC, with_bad_headers
 from seamark.sinks.kafka.topic_facts import TopicFacts
 from seamark.sinks.kafka.writer import KafkaWriter
 
@@ -59,8 +60,12 @@ class SelectiveKafkaWriter(KafkaWriter):
         sizes = _sizes(batch)
         if self._schema_id is not None:
             sizes += schema_registry.FRAME_BYTES
-        if "headers" in batch.schema.names:
-            refuse(_with_keyless_headers(batch), lambda _: HEADER_WITHOUT_KEY)
+        refuse(with_bad_headers(batch), lambda _: BAD_HEADER)
+        if self._config.topic is None:
+            topics = batch.column("topic")
+            refuse(bad := not_utf8(topics), lambda _: BAD_TOPIC)
+            topics = pc.if_else(bad, None, topics)
+            batch = batch.set_column(batch.schema.get_field_index("topic"), "topic", topics)
         partitions = None
         if "partition" in batch.schema.names:
             partitions = batch.column("partition").fill_null(0).to_numpy(zero_copy_only=False)
@@ -124,16 +129,6 @@ def _sizes(batch: pa.RecordBatch) -> Any:
             lengths += pc.fill_null(part, 0).to_numpy(zero_copy_only=False)
         np.add.at(sizes, rows, lengths)
     return sizes
-
-
-def _with_keyless_headers(batch: pa.RecordBatch) -> Any:
-    """Return a mask of the rows with a null header, or with a header whose key is null."""
-    headers = batch.column("headers")
-    keys = pc.struct_field(pc.list_flatten(headers), "key")  # null where the struct is
-    keyless = pc.filter(pc.list_parent_indices(headers), keys.is_null())
-    found = np.zeros(batch.num_rows, bool)
-    found[keyless.to_numpy(zero_copy_only=False)] = True
-    return found
 
 
 def _row_limit(config: ProducerConfig, limits: TopicFacts) -> int:
