@@ -10,6 +10,7 @@ import dataclasses
 import io
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +24,11 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
-from seamark.contracts.sink import CommitOutcome
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.file_systems import open_directory
 from seamark.file_systems.s3 import S3Directory
+from seamark.model.schema import Column
+from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
 from seamark.sinks.files.pending import PendingFile
 from seamark.verify.conformance import (
@@ -36,7 +39,9 @@ from seamark.verify.conformance import (
     OutageConformance,
     SinkConformance,
     SinkUnderTest,
+    steps,
 )
+from seamark.verify.proxy import CuttingProxy
 from tests.servers.disk import SmallDisk
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
@@ -192,6 +197,59 @@ class TestOutagesOfHdfs(OutageConformance):
     def under(self, hdfs: LocalHdfs, monkeypatch: pytest.MonkeyPatch) -> SinkUnderTest:
         monkeypatch.setattr("seamark.file_systems.hdfs.CALL_DEADLINE_S", 2.0)
         return to_hdfs_through_a_proxy(hdfs)
+
+
+def test_a_silent_namenode_costs_a_call_one_deadline(
+    hdfs: LocalHdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where each file has a directory to be removed."""
+    monkeypatch.setattr("seamark.file_systems.hdfs.CALL_DEADLINE_S", 2.0)
+    monkeypatch.setattr("seamark.sinks.files.committer.LONGEST_CALL_S", 1.0)
+    made = to_hdfs_through_a_proxy(hdfs)
+    assert made.line is not None
+    with CuttingProxy(made.line.host, made.line.port) as proxy:
+        sink: Any = made.line.through(proxy.port)
+        committer = sink.create_committer(steps.driver())
+        committer.preflight()
+        parts = [p for n in range(3) for p in steps.write(made, steps.attempt(epoch=n), [n, n])[1]]
+        for call, retry in (
+            (committer.commit, CommitOutcome.RETRY), (committer.abort, AbortOutcome.RETRY)
+        ):  # fmt: skip
+            begun = time.monotonic()
+            with proxy.outage("drops"):
+                assert call(parts) == [retry] * 3
+            assert time.monotonic() - begun < 4
+        assert steps.until_proved(committer.abort, parts) == [AbortOutcome.ABORTED] * 3
+
+
+@pytest.mark.parametrize("kind", ["files", "delta"])
+def test_a_silent_store_costs_the_abort_of_a_task_one_deadline(
+    s3: LocalS3, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A task with many files: the rest of them is lingering."""
+    monkeypatch.setattr("seamark.model.ignored.LONGEST_CLEANING_S", 1.0)
+    rows = pa.record_batch({"n": range(6), "k": [f"{n}" for n in range(6)]})
+    path = f"s3a://{s3.bucket}/tests/{uuid.uuid4().hex}"
+    with CuttingProxy("127.0.0.1", s3.port) as proxy:
+        settings = s3.spark_settings(f"http://127.0.0.1:{proxy.port}")
+        settings["fs.s3a.connection.timeout"] = "1s"
+        sink: Any = FileSink(path, "parquet", partition_by=["k"], hadoop=settings)
+        if kind == "delta":
+            sink = DeltaSink(path, ["k"], create_table=True, storage_options=settings)
+        schema = (Column("n", "bigint"), Column("k", "string"))
+        driver = dataclasses.replace(steps.driver(), schema=schema)
+        committer = sink.create_committer(driver)
+        committer.preflight()
+        writer = sink.create_writer(steps.attempt())
+        writer.write(rows)
+        with proxy.outage("drops"):
+            begun = time.monotonic()
+            writer.abort()
+            assert time.monotonic() - begun < 15
+        left = [found.committable for found in committer.list_lingering()]
+        assert left
+        assert set(committer.abort(left)) == {AbortOutcome.ABORTED}
+        assert not list(committer.list_lingering())
 
 
 class TestLineToS3(LineConformance):

@@ -19,7 +19,8 @@ from seamark.file_systems.settings import HadoopSettings
 from seamark.model.packages import load_driver
 
 BUFFER_BYTES = 1 << 20
-CALL_DEADLINE_S = 60.0
+CALL_DEADLINE_S = 50.0
+"""A committer, which gives up at the first such call, has a minute."""
 _DEADLINES = {
     # With the client's own values a call to an absent NameNode lasts three minutes.
     "dfs.client.failover.max.attempts": "4",

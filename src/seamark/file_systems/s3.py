@@ -9,11 +9,13 @@ import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 from seamark.file_systems.directory import NewFile
 from seamark.file_systems.s3_options import S3Options
 from seamark.file_systems.settings import HadoopSettings
+from seamark.model.ignored import clean
 from seamark.model.packages import load_driver
 
 PART_BYTES = 8 << 20
@@ -231,10 +233,9 @@ class _S3File(NewFile):
 
     def discard(self) -> None:
         self.closed = True
-        if self._upload is not None:
-            self._upload.abort()
-        with contextlib.suppress(OSError):
-            self._directory.delete(self._path)
+        steps = [self._upload.abort] if self._upload is not None else []
+        steps.append(partial(self._directory.delete, self._path))
+        clean(steps, f"the end of {self._directory.uri}/{self._path}")
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from seamark.file_systems import Directory, NewFile
-from seamark.model.ignored import ignored
+from seamark.model.ignored import clean
 from seamark.sinks.delta import store
 from seamark.sinks.delta.committable import DataFile
 from seamark.sinks.internal.parquet import ParquetEncoder
@@ -94,12 +94,13 @@ class DataFiles:
             )
         ]
 
-    def discard(self) -> None:
-        """Give up and remove every file, as far as possible. Never raises."""
-        for file in self._open.values():
-            with ignored("the end of a data file"):
-                file.encoder.drop()
-            file.file.discard()
+    def discard(self) -> bool:
+        """Give up and remove the files, as far as possible; return whether each was tried. Never
+        raises."""
+        files = self._open.values()
+        return clean(
+            [step for f in files for step in (f.encoder.drop, f.file.discard)], "a data file"
+        )
 
     def _path(self, values: Values, number: int) -> str:
         directories = [

@@ -103,9 +103,9 @@ class DeltaWriter:
         """Delete the data files; leftovers are lingering."""
         if self._data is None or self._files is None:
             return
-        self._data.discard()
-        with contextlib.suppress(OSError):
-            store.delete(self._files, pending_files.records(self._committable()))
+        if self._data.discard():
+            with contextlib.suppress(OSError):
+                store.delete(self._files, pending_files.records(self._committable()))
 
     def _begin(self) -> None:
         from seamark.sinks.delta.data_files import DataFiles

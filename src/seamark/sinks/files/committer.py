@@ -70,5 +70,6 @@ class FileCommitter:
                 return retry
 
         outcomes = in_threads(try_to_end, files, self._pending.at_once)
-        self._pending.settle(files)  # includes files of an earlier call that was cut off
+        # Includes files of an earlier call that was cut off.
+        self._pending.settle(files, answers=retry not in outcomes)
         return outcomes

@@ -95,11 +95,12 @@ class RenamedFiles:
         """Return when each file was written."""
         return [self._directory.modified(_pending(file)) for file in files]
 
-    def settle(self, files: Sequence[PendingFile]) -> None:
-        """Sync the directories, and remove those used for pending files alone."""
+    def settle(self, files: Sequence[PendingFile], *, answers: bool) -> None:
+        """Sync the directories, and remove those used for pending files alone, unless the file
+        system has just not answered."""
         self._require_mounted()
         for file in files:
-            if "/" in file.handle:
+            if answers and "/" in file.handle:
                 self._directory.prune(_pending(file), below=_place(file.job_id, file.sink_uid))
         self._directory.sync([name for file in files for name in (file.handle, _pending(file))])
 
@@ -184,7 +185,7 @@ class Uploads:
         begun = {upload.upload_id: upload.begun for upload in self._directory.uploads()}
         return [begun.get(file.upload_id) for file in files]
 
-    def settle(self, files: Sequence[PendingFile]) -> None:
+    def settle(self, files: Sequence[PendingFile], *, answers: bool) -> None:
         """Do nothing: S3 stores before it answers."""
 
     def list(self, job_id: str, sink_uid: str) -> Iterator[PendingFile]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
-from seamark.model.ignored import ignored
+from seamark.model.ignored import clean
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
@@ -69,12 +69,9 @@ class FileWriter:
 
     def abort(self) -> None:
         """Remove the pending files; leftovers are lingering."""
-        for file in self._open.values():
-            with ignored("the end of a pending file"):
-                file.encoder.close()
-            file.stream.abort()
-        for stream, _ in self._finished:
-            stream.abort()
+        steps = [step for f in self._open.values() for step in (f.encoder.close, f.stream.abort)]
+        steps += [stream.abort for stream, _ in self._finished]
+        clean(steps, "the end of a pending file")
         self._open, self._finished = {}, []
 
     def _new_file(self, directory: str, schema: pa.Schema) -> "_OpenFile":
