@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pymysql
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
@@ -260,6 +261,17 @@ def test_staged_rows_that_the_table_refuses_stop_the_job_and_wait(
     target.execute("DELETE FROM orders")
     assert until_proved(committer.commit, committables) == [CommitOutcome.COMMITTED]
     assert target.visible() == [4, 5, 6]
+
+
+def test_a_move_that_is_cut_names_the_setting(server: MariaDBServer, database: str) -> None:
+    target = target_on(server, database, "staged", timeout="1s")
+    committables = target.write([1])
+    target.execute("CREATE TRIGGER slow BEFORE INSERT ON orders FOR EACH ROW DO SLEEP(2)")
+    committer = target.committer()
+    with pytest.raises(pymysql.OperationalError, match=r"of 1 rows .* 1\.0002 s; .*timeout="):
+        committer.commit(committables)
+    target.execute("DROP TRIGGER slow")
+    assert until_proved(committer.commit, committables) == [CommitOutcome.COMMITTED]
 
 
 @pytest.mark.parametrize(

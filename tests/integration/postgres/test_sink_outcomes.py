@@ -281,6 +281,17 @@ def test_a_stage_without_its_rows_is_lost(
     assert kit.visible(postgres, schema) == list(range(5))
 
 
+def test_a_move_that_is_cut_names_the_setting(postgres: PostgresServer, schema: str) -> None:
+    sink = kit.sink_on(postgres, schema, "staged", timeout="1s")
+    committer = ready(sink)
+    committables = kit.write(sink, kit.attempt(), kit.numbers([1]))
+    with postgres.connect() as other, other.transaction():
+        other.execute(f"LOCK TABLE {schema}.orders")
+        with pytest.raises(psycopg.OperationalError, match=r"1\.0002 s; .*timeout="):
+            committer.commit(committables)
+    assert list(committer.commit(committables)) == [CommitOutcome.COMMITTED]
+
+
 def test_rows_that_the_target_refuses_after_the_decision_wait_for_its_mending(
     postgres: PostgresServer, schema: str
 ) -> None:

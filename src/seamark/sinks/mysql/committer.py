@@ -127,6 +127,12 @@ class MySQLCommitter(ConnectedCommitter):
             outcomes = [stage.move(connection, c) for c in committables]
             server.execute(connection, "COMMIT")
         except errors as error:
+            if server.is_over(error):
+                raise type(error)(
+                    server.number(error),
+                    f"the move of {rows} rows has taken more than {self._timeout_s:g} s; if the "
+                    "server is only slow, raise timeout=",
+                ) from error
             if not server.is_lasting(error):
                 raise
             raise not_committed(self._name, committables[0].name.epoch, error) from error

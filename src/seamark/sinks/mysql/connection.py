@@ -165,6 +165,11 @@ def is_away(error: BaseException) -> bool:
     return isinstance(error, OSError) or number(error) in _AWAY
 
 
+def is_over(error: BaseException) -> bool:
+    """Whether the time for an answer was over."""
+    return isinstance(error.__context__, TimeoutError)
+
+
 def is_locked(error: BaseException) -> bool:
     """Whether another transaction holds a lock needed by the statement."""
     return number(error) in _LOCKED

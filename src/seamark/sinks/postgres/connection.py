@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -101,14 +102,21 @@ class Server:
 
 @contextlib.contextmanager
 def within(connection: Any, seconds: float) -> Iterator[None]:
-    """Cut the connection if the block has not ended after `seconds`; the call under way then raises
-    the driver's OperationalError."""
+    """Cut the connection if the block has not ended after `seconds`; then raises the driver's
+    OperationalError."""
+    until = time.monotonic() + seconds
     watch = socket.socket(fileno=os.dup(connection.fileno()))
     timer = threading.Timer(seconds, _cut, (watch,))
     timer.daemon = True
     timer.start()
     try:
         yield
+    except driver().Error as error:
+        if time.monotonic() < until:
+            raise
+        raise driver().OperationalError(
+            f"not done within {seconds:g} s; if the server is only slow, raise timeout="
+        ) from error
     finally:
         timer.cancel()
         watch.close()
