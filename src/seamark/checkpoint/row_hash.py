@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.record_batches import nulls, numbers
+
 log = logging.getLogger(__name__)
 
 P2, P3, P4, P5 = (
@@ -103,7 +105,7 @@ def value_hashes(values: pa.Array) -> Any:
     """Return the hash of each value (uint64); the type says how."""
     found = _hashes(values)
     if values.null_count:
-        found[_nulls(values)] = _NULL
+        found[nulls(values)] = _NULL
     return found
 
 
@@ -115,9 +117,9 @@ def _hashes(values: pa.Array) -> Any:
         return value_hashes(values.dictionary_decode())
     if is_.is_boolean(kind) or is_.is_integer(kind):
         # Not by `cast`: a uint64 has values above int64's.
-        return _of_numbers(_numbers(values).astype(np.int64))
+        return _of_numbers(numbers(values).astype(np.int64))
     if is_.is_floating(kind):
-        floats = _numbers(values.cast(pa.float64())) + 0.0  # a copy, with 0 for -0
+        floats = numbers(values.cast(pa.float64())) + 0.0  # a copy, with 0 for -0
         floats[np.isnan(floats)] = np.nan
         return _of_numbers(floats)
     if is_.is_temporal(kind):
@@ -125,10 +127,10 @@ def _hashes(values: pa.Array) -> Any:
     if is_.is_decimal(kind):
         return _of_decimals(values)
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
-        return _of_lists(values.flatten(), _numbers(pc.list_value_length(values)) * ~_nulls(values))
+        return _of_lists(values.flatten(), numbers(pc.list_value_length(values)) * ~nulls(values))
     if is_.is_map(kind):
         # A null may have entries below it: they count for its own hash alone, which is replaced.
-        offsets = _numbers(values.offsets)
+        offsets = numbers(values.offsets)
         entries = pa.StructArray.from_arrays([values.keys, values.items], ["key", "value"])
         return _of_lists(entries[offsets[0] : offsets[-1]], np.diff(offsets))
     if is_.is_struct(kind):
@@ -145,22 +147,6 @@ def avalanche(x: Any) -> Any:
     x *= P3
     x ^= x >> np.uint64(32)
     return x
-
-
-def _nulls(values: pa.Array) -> Any:
-    return _numbers(values.is_null()).view(bool)
-
-
-def _numbers(values: pa.Array) -> Any:
-    """Return the numbers as an array of numpy's, with anything for null. Not by `to_numpy`,
-    `pa.scalar` or `pa.array`, here as in all of this module: they import pandas, for half a second
-    of each new worker's CPU."""
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    kind, count = np.dtype(str(values.type)), len(values)
-    if count == 0:
-        return np.empty(0, kind)
-    return np.frombuffer(values.buffers()[1], kind, count, values.offset * kind.itemsize)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -185,7 +171,7 @@ def _whole_numbers(values: pa.Array) -> Any:
         values = values.cast(pa.time64("us"), safe=False)
     else:
         values = values.cast(pa.duration("us"), safe=False)
-    return _numbers(values.cast(pa.int64()))
+    return numbers(values.cast(pa.int64()))
 
 
 def _of_decimals(values: pa.Array) -> Any:

@@ -1,7 +1,14 @@
-"""Parts of Arrow batches: what a task makes of its rows is bounded in bytes, not in rows."""
+"""Parts of Arrow batches: what a task makes of its rows is bounded in bytes, not in rows.
+
+`numbers`, `nulls` and `constants` stand for `to_numpy`, `pa.array` and `pa.scalar`, which import
+pandas, for half a second of each new worker's CPU. So does a Python value given to a function of
+pyarrow.compute.
+"""
 
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 PART_BYTES = 16 * 2**20
@@ -17,3 +24,25 @@ def in_parts(batch: pa.RecordBatch, most_bytes: int = PART_BYTES) -> Iterator[pa
     middle = batch.num_rows // 2
     yield from in_parts(batch.slice(0, middle), most_bytes)
     yield from in_parts(batch.slice(middle), most_bytes)
+
+
+def numbers(values: pa.Array) -> Any:
+    """Return the numbers as an array of numpy's, with anything for null."""
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    kind, count = np.dtype(values.type.to_pandas_dtype()), len(values)
+    if count == 0:
+        return np.empty(0, kind)
+    return np.frombuffer(values.buffers()[1], kind, count, values.offset * kind.itemsize)
+
+
+def nulls(values: pa.Array, *, nan_is_null: bool = False) -> Any:
+    """Return which values are null."""
+    return numbers(values.is_null(nan_is_null=nan_is_null)).view(bool)
+
+
+def constants(*values: bytes) -> pa.BinaryArray:
+    """Return these values."""
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)

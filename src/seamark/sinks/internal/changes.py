@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.read_back import DELETE
+from seamark.contracts.record_batches import constants, nulls, numbers
 from seamark.contracts.sink import OUTPUT_MODES, C
 from seamark.model.errors import ConfigurationError, WriteRefusedError
 from seamark.model.schema import Schema
@@ -98,16 +99,18 @@ def unfit(
     kept = np.ones(batch.num_rows, bool)
     if op is not None:
         given = batch.column(names.index(op))
-        known = pc.is_in(given, value_set=pa.array(OPS, given.type))
-        unknown = np.flatnonzero(~np.asarray(known))
-        texts = given.take(pa.array(unknown))
-        texts = pc.if_else(not_utf8(texts), "not UTF-8", texts)
-        for index, text in zip(unknown.tolist(), texts.to_pylist(), strict=True):
-            reasons[index] = f"its op column {op!r} is {text!r}; allowed are {', '.join(OPS)}"
-        kept = ~np.asarray(pc.fill_null(pc.equal(given, DELETE), False))
+        ops = constants(*(one.encode() for one in OPS)).view(pa.string()).cast(given.type)
+        place = pc.index_in(given, value_set=ops)
+        unknown = nulls(place)
+        kept = unknown | (numbers(place) != OPS.index(DELETE))
+        if unknown.any():
+            texts = given.filter(pa.array(unknown))
+            texts = pc.if_else(not_utf8(texts), "not UTF-8", texts).to_pylist()
+            for index, text in zip(np.flatnonzero(unknown).tolist(), texts, strict=True):
+                reasons[index] = f"its op column {op!r} is {text!r}; allowed are {', '.join(OPS)}"
     for name in (*keys, *required):
         column = batch.column(names.index(name))
-        null = np.asarray(column.is_null(nan_is_null=nan_is_null))
+        null = nulls(column, nan_is_null=nan_is_null)
         null, what = (null, "key column") if name in keys else (null & kept, "NOT NULL column")
         for index in np.flatnonzero(null).tolist():
             reasons.setdefault(index, f"its {what} {name!r} is null")

@@ -7,13 +7,13 @@ of its types; `tests/integration/postgres/test_sink_types.py` reads each type ba
 """
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.record_batches import constants, nulls, numbers
 from seamark.sinks.postgres.types import TEXTS, ColumnType
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -21,7 +21,7 @@ TRAILER = b"\xff\xff"
 
 _EPOCH_DAYS = 10_957  # 2000-01-01, PostgreSQL's day 0
 _EPOCH_US = _EPOCH_DAYS * 86_400_000_000
-_NOTHING = pa.scalar(b"")
+_NOTHING = constants(b"")[0]
 
 
 def rows(batch: pa.RecordBatch, columns: Sequence[ColumnType]) -> memoryview:
@@ -30,7 +30,7 @@ def rows(batch: pa.RecordBatch, columns: Sequence[ColumnType]) -> memoryview:
     `columns` are the target's, in the batch's order; `types.fits` has allowed each. Raises
     ValueError for a value without a form in its type (a uuid without exactly 32 hex digits).
     """
-    count = pa.scalar(len(columns).to_bytes(2, "big"))
+    count = constants(len(columns).to_bytes(2, "big"))[0]
     fields = [_fields(c, t) for c, t in zip(batch.columns, columns, strict=True)]
     return memoryview(_bytes(pc.binary_join_element_wise(count, *fields, _NOTHING)))
 
@@ -41,8 +41,7 @@ def _fields(values: pa.Array, column: ColumnType) -> pa.BinaryArray:
         return _variable(_arrays(values, column.element))
     if column.name in _NUMBERS:
         number_type, convert = _NUMBERS[column.name]
-        numbers = convert(values).fill_null(0).to_numpy(zero_copy_only=False)
-        return _fixed(numbers.astype(number_type).view(np.uint8).reshape(len(values), -1), values)
+        return _fixed(_bytes_of(convert(values).astype(number_type)), values)
     if column.name == "numeric":
         return _fixed(_numerics(values), values)
     if column.name == "uuid":
@@ -51,7 +50,7 @@ def _fields(values: pa.Array, column: ColumnType) -> pa.BinaryArray:
     if column.name == "bpchar" or (column.name == "varchar" and column.modifier >= 0):
         _require_ends(values, column)
     if column.name == "jsonb":  # its version, then the text
-        values = pc.binary_join_element_wise(pa.scalar(b"\1"), values, _NOTHING)
+        values = pc.binary_join_element_wise(constants(b"\1")[0], values, _NOTHING)
     else:
         assert column.name in TEXTS or column.name == "bytea", column
     return _variable(values)
@@ -65,7 +64,7 @@ def _fixed(matrix: Any, values: pa.Array) -> pa.BinaryArray:
     whole[:, 4:] = matrix
     if values.null_count == 0:
         return _from(whole, np.full(count, 4 + width))
-    null = values.is_null().to_numpy(zero_copy_only=False)
+    null = nulls(values)
     whole[null, :4] = 255
     kept = np.ones(whole.shape, bool)
     kept[null, 4:] = False
@@ -74,7 +73,7 @@ def _fixed(matrix: Any, values: pa.Array) -> pa.BinaryArray:
 
 def _variable(values: pa.Array) -> pa.BinaryArray:
     """Return fields of binary values of any lengths; a null becomes NULL."""
-    lengths = pc.fill_null(pc.binary_length(values), -1).to_numpy(zero_copy_only=False)
+    lengths = np.where(nulls(values), -1, numbers(pc.binary_length(values)))
     prefix = _from(lengths.astype(">i4"), np.full(len(values), 4))
     return pc.binary_join_element_wise(prefix, pc.fill_null(values, _NOTHING), _NOTHING)
 
@@ -83,7 +82,7 @@ def _arrays(values: pa.Array, element: ColumnType) -> pa.Array:
     """Return one-dimensional arrays: number of dimensions, whether there are nulls, and the
     element's type; unless empty, length and lower bound; the elements."""
     count = len(values)
-    lengths = pc.fill_null(values.value_lengths(), 0).to_numpy(zero_copy_only=False)
+    lengths = numbers(values.value_lengths()) * ~nulls(values)
     elements = values.flatten()
     head = np.zeros((count, 3), ">i4")
     head[:, 0] = lengths > 0
@@ -92,8 +91,9 @@ def _arrays(values: pa.Array, element: ColumnType) -> pa.Array:
     bounds = np.empty((count, 2), ">i4")
     bounds[:, 0] = lengths
     bounds[:, 1] = 1
+    offsets = [None, pa.py_buffer(_offsets(lengths))]
     lists = pa.ListArray.from_arrays(
-        pa.array(_offsets(lengths), pa.int32()), _fields(elements, element)
+        pa.Array.from_buffers(pa.int32(), count + 1, offsets), _fields(elements, element)
     )
     whole = pc.binary_join_element_wise(
         _from(head, np.full(count, 12)),
@@ -101,7 +101,7 @@ def _arrays(values: pa.Array, element: ColumnType) -> pa.Array:
         pc.binary_join(lists, _NOTHING),
         _NOTHING,
     )
-    return pc.if_else(values.is_null(), pa.scalar(None, pa.binary()), whole)
+    return pc.if_else(values.is_valid(), whole, pa.nulls(1, pa.binary())[0])
 
 
 def _numerics(values: pa.Array) -> Any:
@@ -111,7 +111,6 @@ def _numerics(values: pa.Array) -> Any:
     precision, scale = values.type.precision, values.type.scale
     pad = -scale % 4
     whole, fraction = -(-(precision - scale) // 4), (scale + pad) // 4
-    values = pc.fill_null(values, pa.scalar(Decimal(0), values.type))
     words = np.frombuffer(values.buffers()[1], "<i8")
     words = words[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
     if precision + pad <= 18:
@@ -127,7 +126,7 @@ def _numerics(values: pa.Array) -> Any:
     for position in range(3 + whole + fraction, 3, -1):
         fields[:, position] = number % 10_000
         number = number // 10_000
-    return fields.view(np.uint8).reshape(len(values), -1)
+    return _bytes_of(fields)
 
 
 _NIBBLES = np.full(256, 255, np.uint8)
@@ -135,10 +134,9 @@ _NIBBLES[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *ran
 
 
 def _uuids(values: pa.Array) -> Any:
-    texts = pc.fill_null(_binary(pc.replace_substring(values, "-", "")), pa.scalar(b"0" * 32))
+    texts = pc.fill_null(_binary(pc.replace_substring(values, "-", "")), constants(b"0" * 32)[0])
     nibbles = np.frombuffer(_bytes(texts), np.uint8)
-    lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False)
-    if (lengths != 32).any() or (_NIBBLES[nibbles] > 15).any():
+    if (numbers(pc.binary_length(texts)) != 32).any() or (_NIBBLES[nibbles] > 15).any():
         raise ValueError("a string is no uuid: give 32 hexadecimal digits, with or without '-'")
     nibbles = _NIBBLES[nibbles].reshape(-1, 2)
     return (nibbles[:, 0] << 4 | nibbles[:, 1]).reshape(-1, 16)
@@ -147,38 +145,43 @@ def _uuids(values: pa.Array) -> Any:
 def _require_ends(values: pa.Array, column: ColumnType) -> None:
     """Raise ValueError for spaces at a text's end that the server cuts off, or takes for its own:
     those of a text too long for a varchar, and any of a char."""
-    bad = pc.ends_with(values, " ")
+    bad = numbers(pc.ends_with(values, " ")).view(bool) & ~nulls(values)
     if column.name == "varchar":
-        length = pc.utf8_length(values.view(pa.string()))
-        bad = pc.and_(bad, pc.greater(length, column.modifier - 4))
-    if pc.any(bad).as_py():
+        bad &= numbers(pc.utf8_length(values.view(pa.string()))) > column.modifier - 4
+    if bad.any():
         raise ValueError(f"a text ends in spaces that {column.shown} does not keep")
 
 
-def _since_2000(numbers: pa.Array, start: int) -> pa.Array:
-    least = -(2 ** (numbers.type.bit_width - 1))  # PostgreSQL's -infinity
-    numbers = pc.subtract_checked(numbers, pa.scalar(start, numbers.type))
-    if pc.any(pc.equal(numbers, pa.scalar(least, numbers.type))).as_py():
+def _since_2000(values: pa.Array, start: int) -> Any:
+    found = numbers(values)
+    least = np.iinfo(found.dtype).min + start  # PostgreSQL's -infinity
+    if ((found <= least) & ~nulls(values)).any():
         raise ValueError("a date or timestamp is out of range")
-    return numbers
+    return found - found.dtype.type(start)
 
 
-def _microseconds(values: pa.Array) -> pa.Array:
+def _microseconds(values: pa.Array) -> Any:
     values = values.cast(pa.timestamp("us", values.type.tz))
     return _since_2000(values.cast(pa.int64()), _EPOCH_US)
 
 
-_NUMBERS: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {
-    "bool": (">u1", lambda values: values.cast(pa.uint8())),
-    "int2": (">i2", lambda values: values.cast(pa.int16())),
-    "int4": (">i4", lambda values: values.cast(pa.int32())),
-    "int8": (">i8", lambda values: values.cast(pa.int64())),
-    "float4": (">f4", lambda values: values.cast(pa.float32())),
-    "float8": (">f8", lambda values: values.cast(pa.float64())),
+_NUMBERS: dict[str, tuple[str, Callable[[pa.Array], Any]]] = {
+    "bool": (">u1", numbers),
+    "int2": (">i2", numbers),
+    "int4": (">i4", numbers),
+    "int8": (">i8", numbers),
+    "float4": (">f4", numbers),
+    "float8": (">f8", numbers),
     "date": (">i4", lambda values: _since_2000(values.cast(pa.int32()), _EPOCH_DAYS)),
     "timestamp": (">i8", _microseconds),
     "timestamptz": (">i8", _microseconds),
 }
+
+
+def _bytes_of(rows: Any) -> Any:
+    """Return each row's bytes, of an array of numpy's."""
+    width = rows.itemsize * (rows.shape[1] if rows.ndim > 1 else 1)
+    return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), width)
 
 
 def _binary(values: pa.Array) -> pa.Array:

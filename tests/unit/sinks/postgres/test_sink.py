@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import seamark as sm
@@ -11,7 +12,9 @@ from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, CorruptRecordError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
+from seamark.sinks.postgres import copy_format
 from seamark.sinks.postgres.committable import LONGEST_GID_BYTES, from_gid, gid
+from seamark.sinks.postgres.types import ColumnType
 
 URL = "postgresql://app:secret@db:5432/shop"
 
@@ -92,3 +95,12 @@ def test_a_committable_that_means_nothing_is_refused() -> None:
     object.__setattr__(whole, "xid", 0)
     with pytest.raises(CorruptRecordError, match="neither a prepared transaction nor a stage"):
         sink.load(sink.dump(whole))
+
+
+def test_a_batch_of_empty_arrays_is_sent() -> None:
+    for name, kind in (("int8", pa.int64()), ("bool", pa.bool_()), ("numeric", pa.decimal128(9))):
+        array = ColumnType(f"_{name}", 1, f"{name}[]", element=ColumnType(name, 20, name))
+        batch = pa.record_batch({"a": pa.array([[], None], pa.list_(kind))})
+        empty, null = bytes(8) + (20).to_bytes(4, "big"), b"\xff" * 4
+        sent = bytes(copy_format.rows(batch, [array]))
+        assert sent == b"\0\1" + (12).to_bytes(4, "big") + empty + b"\0\1" + null
