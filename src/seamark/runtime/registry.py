@@ -9,7 +9,6 @@ import os
 import re
 import socket
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.executions import Execution, ExecutionStart, ExecutionStore
 from seamark.checkpoint.store import CheckpointStore
+from seamark.file_systems import in_threads
 from seamark.model.errors import CorruptRecordError, UserError
 from seamark.model.job_state import JobState
 from seamark.protocol.verdicts import DriverState
@@ -79,8 +79,7 @@ class RegisteredJob:
 def list_jobs(storage: str) -> list[RegisteredJob]:
     """Return the jobs with checkpoints in `storage`, by name. Leaves out a job never run by
     `Job.run`, or run by an older version only."""
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        return list(pool.map(lambda pair: _registered(storage, *pair), _executed(storage)))
+    return in_threads(lambda pair: _registered(storage, *pair), _executed(storage), _ASKED_AT_ONCE)
 
 
 def find_job(storage: str, job: str) -> RegisteredJob:
@@ -146,9 +145,8 @@ def name_in(storage: str, directory: str, execution: Execution) -> str:
 def _executed(storage: str) -> Sequence[tuple[str, Execution]]:
     """Return the directories of the jobs ever run, each with the last execution."""
     names = jobs_in(storage)
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        executions = pool.map(lambda name: newest_execution(storage, name), names)
-        return [(name, one) for name, one in zip(names, executions, strict=True) if one]
+    executions = in_threads(lambda name: newest_execution(storage, name), names, _ASKED_AT_ONCE)
+    return [(name, one) for name, one in zip(names, executions, strict=True) if one]
 
 
 def _registered(storage: str, directory: str, execution: Execution) -> RegisteredJob:

@@ -16,7 +16,6 @@ import re
 import threading
 import time
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from pyspark.sql import SparkSession
@@ -26,6 +25,7 @@ from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, parse_path
+from seamark.file_systems import in_threads
 from seamark.file_systems.location import same_place, storage_uri
 from seamark.model.errors import CorruptRecordError, RestoreError, SavepointError, UserError
 from seamark.model.job_state import JobState
@@ -248,8 +248,7 @@ def remove_savepoint(files: CheckpointFiles, listed: Collection[str] = ()) -> li
     last = [path for path in own if path in (TAKING, CLAIMED)]
     for path in first:
         files.remove(path)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        list(threads.map(files.remove, set(own).difference(first, last)))
+    in_threads(files.remove, list(set(own).difference(first, last)), _AT_ONCE)
     for path in last:
         files.remove(path)
     files.remove_empty()
