@@ -75,6 +75,7 @@ class Process:
         self.paused = False
         self.uncaught: BaseException | None = None
         self.idle_calls: list[Any] = []
+        self.sends: dict[Any, Any] = {}
 
     @property
     def awake(self) -> bool:

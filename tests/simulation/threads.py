@@ -181,25 +181,41 @@ class Future:
             raise TimeoutError
         return self._answer[0][1]
 
+    def done(self) -> bool:
+        return bool(self._answer)
+
     def result(self) -> Any:
         if (error := self.exception()) is not None:
             raise error
         return self._answer[0][0]
 
 
+def _process() -> Any:
+    assert _running.current is not None
+    return _running.current.process
+
+
 class _Idle:
     """The pool of call threads, one for each process."""
 
     def pop(self) -> Any:
-        return self._of_process().pop()
+        return _process().idle_calls.pop()
 
     def append(self, thread: Any) -> None:
-        self._of_process().append(thread)
+        _process().idle_calls.append(thread)
 
-    def _of_process(self) -> list[Any]:
-        current = _running.current
-        assert current is not None
-        return current.process.idle_calls
+
+class _Sends:
+    """The calls of write-ahead sinks, those of each process."""
+
+    def get(self, key: Any) -> Any:
+        return _process().sends.get(key)
+
+    def __setitem__(self, key: Any, call: Any) -> None:
+        _process().sends[key] = call
+
+    def __delitem__(self, key: Any) -> None:
+        del _process().sends[key]
 
 
 def _module(real: ModuleType, **names: Any) -> ModuleType:
@@ -250,7 +266,8 @@ STANDS = {
     "seamark.contracts.attempt_name": {"uuid": UUID},
     "seamark.contracts.spool": {"open_directory": open_directory},
     "seamark.sinks.write_ahead.committer": {
-        "threading": THREADING, "open_directory": open_directory,
+        "threading": THREADING, "open_directory": open_directory, "Future": Future,
+        "FutureTimeoutError": TimeoutError, "_calls": _Sends(),
     },
     "seamark.sinks.write_ahead.epoch_spool": {"uuid": UUID, "open_directory": open_directory},
 }  # fmt: skip

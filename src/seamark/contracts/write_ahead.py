@@ -39,9 +39,9 @@ class Sender(Protocol):
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """Send all rows of one decided epoch; on return the target has them durably.
 
-        Called in the driver, on a thread of its own, one epoch at a time and in order. `batches`
-        are all tasks' rows, in the same order at each call for this token. An epoch without rows is
-        not sent.
+        Called in the driver, on a thread of its own with the sink's Spark session, one epoch at a
+        time and in order. `batches` are all tasks' rows, in the same order at each call for this
+        token. An epoch without rows is not sent.
 
         Called again with the same token and rows after any exception, and after a crash of the
         driver between the return and its record. A target has each row exactly once if it stores
@@ -49,6 +49,6 @@ class Sender(Protocol):
 
         Raises `SendRefusedError`, or one of the sink's `permanent_errors`, for a lasting refusal:
         the job fails, and no row is lost. Any other exception is tried again. A call longer than
-        `send_timeout` fails the job too. It cannot be interrupted and may still send after the job
-        is started again, so give each request a time-out of its own.
+        `send_timeout` fails the job too. It cannot be interrupted, so give each request a time-out
+        of its own: a start in the same program waits for the call, a start elsewhere sends again.
         """

@@ -4,17 +4,26 @@ output, and a test repeats an epoch by taking its records away."""
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.checkpoint import coordinator, sink_commits
 from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
+from seamark.runtime import supervision
+from tests.chaos.driver import wait_until
 
 
 def written(directory: Path) -> list[Any]:
@@ -107,3 +116,65 @@ def test_mistakes_and_secrets() -> None:
         sm.WriteAheadSink.spark_format("")
     with pytest.raises(ConfigurationError, match="options is a list; give a dict"):
         sm.WriteAheadSink.spark_format("parquet", ["path"])  # type: ignore[arg-type]
+
+
+def numbers(tmp_path: Path, spark: SparkSession) -> DataFrame:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text('{"id": 1}')
+    return spark.readStream.schema("id BIGINT").json(str(tmp_path / "in"))
+
+
+def test_a_function_that_outlives_its_run_is_not_called_again_meanwhile(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls at once would write one epoch's rows twice, whatever the function keeps. The time
+    that a stop gives to a call, 15 seconds and more, is cut short."""
+    monkeypatch.setattr(supervision, "DRAIN_PATIENCE_S", 0.5)
+    monkeypatch.setattr(coordinator, "LAST_WORDS_S", 0.2)
+    monkeypatch.setattr(sink_commits, "LAST_CALL_S", 0.5)
+    calls, release = [], threading.Event()
+
+    def function(frame: DataFrame, epoch: int) -> None:
+        calls.append(epoch)
+        assert release.wait(120)
+
+    writer = sm.write_stream(numbers(tmp_path, spark)).foreachBatch(function)
+    writer.option("checkpointLocation", str(tmp_path / "store/query"))
+    query = writer.start()
+    wait_until("a call", lambda: calls, 60)
+    query.stop()
+    assert "has not returned" in str(query.exception())
+    next_start: SimpleQueue[Any] = SimpleQueue()
+    thread = threading.Thread(target=lambda: next_start.put(writer.start()), daemon=True)
+    thread.start()
+    time.sleep(3)
+    waits = thread.is_alive()
+    release.set()
+    again = next_start.get(timeout=60)
+    again.processAllAvailable()
+    again.stop()
+    assert waits
+    assert calls == [0]
+
+
+QUERIES: SimpleQueue[Any] = SimpleQueue()
+
+
+@dataclass(frozen=True)
+class Stopping(sm.WriteAheadSink):
+    """Stops its own query."""
+
+    def describe(self) -> str:
+        return "stopping"
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: sm.EpochToken) -> None:
+        QUERIES.get(timeout=60).stop()
+
+
+def test_a_send_that_stops_its_own_query_ends_it(tmp_path: Path, spark: SparkSession) -> None:
+    """It does not wait for the end, which waits for it."""
+    writer = sm.write_stream(numbers(tmp_path, spark), Stopping())
+    query = writer.option("checkpointLocation", str(tmp_path / "store/query")).start()
+    QUERIES.put(query)
+    assert query.awaitTermination(60) is True
+    assert query.exception() is None

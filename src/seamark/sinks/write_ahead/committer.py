@@ -1,13 +1,18 @@
 """Driver side: sends an epoch's spool files once, and records the send.
 
 An epoch is sent whole or not at all. A crash sends it twice only between the return of `send` and
-the durable record. Failpoints: `rows-sent` before the record, `sent-recorded` after it. The
-coordinator deletes the files once the epoch has its committed record.
+the durable record. A call that outlives its run is not made again: the next start in its process
+waits for it. Failpoints: `rows-sent` before the record, `sent-recorded` after it. The coordinator
+deletes the files once the epoch has its committed record.
 """
 
 import logging
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -26,6 +31,20 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """One call of `send`, for these handles. `outcome` is done when it has returned or raised."""
+
+    key: tuple[str, int]
+    handles: list[str]
+    outcome: Future[None]
+
+
+_calls: dict[tuple[str, int], _Call] = {}
+"""By spool and epoch: the call that runs, or has returned and is not recorded yet. Of this process,
+since a call cannot be interrupted and may outlive its run."""
+
+
 class WriteAheadCommitter:
     """See `Committer`. Holds nothing open between calls."""
 
@@ -34,7 +53,6 @@ class WriteAheadCommitter:
         self._context = context
         self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
         self._own = open_directory(context.spool_uri, context.hadoop)
-        self._unrecorded: dict[str, Sent] = {}
 
     def preflight(self) -> None:
         """Check the spool, and let the sink check its target. Raises PreflightError."""
@@ -88,8 +106,8 @@ class WriteAheadCommitter:
             return outcomes
         handles = [b.handle for b in waiting]
         token = EpochToken(waiting[0].job_id, waiting[0].sink_uid, waiting[0].epoch)
-        record = self._unrecorded.get(str(token))
-        if record is None:
+        call = _calls.get((epoch.directory.uri, epoch.epoch))
+        if call is None or call.handles != handles:
             problems = [found for b in waiting if (found := epoch.problem(b))]
             problems = problems or [f"{h}: aborted" for h in handles if not epoch.claim(h)]
             if problems and epoch.has_changed():  # another driver of this job claimed or sent them
@@ -98,42 +116,50 @@ class WriteAheadCommitter:
                 log.error("%s: epoch %d cannot be sent: %s", self._name, token.epoch, problems)
                 gone = CommitOutcome.UNKNOWN if epoch.forgotten else CommitOutcome.LOST
                 return {**outcomes, **dict.fromkeys(handles, gone)}
-            self._send(epoch, handles, token)
-            record = Sent(tuple(handles), str(token))
-            self._unrecorded[record.token] = record  # so a full disk causes no second send
+            if call is not None and not call.outcome.done():  # of an attempt sent before it failed
+                raise ConnectionError(f"an earlier send of epoch {token.epoch} still runs")
+            call = self._begin(epoch, handles, token)
+        self._await(call, token)
         failpoints.reached("rows-sent")
-        epoch.record(record)
+        epoch.record(Sent(tuple(handles), str(token)))
         failpoints.reached("sent-recorded")
-        del self._unrecorded[record.token]
+        _forget(call)
         return {**outcomes, **dict.fromkeys(handles, CommitOutcome.COMMITTED)}
 
-    def _send(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> None:
-        """Call `send` in a thread, for at most `send_timeout_s`. Raises ConnectionError if it must
-        be tried again."""
-        errors: list[BaseException] = []
+    def _begin(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> _Call:
+        """Call `send` in a thread of its own, which is in the sink's session."""
+        call, context = _Call((epoch.directory.uri, epoch.epoch), handles, Future()), self._context
 
         def run() -> None:
             try:
-                self._sink.send(epoch.read(handles, self._context), token)
+                with context.session(token.epoch) if context.session else nullcontext() as session:
+                    self._sink.send(epoch.read(handles, session), token)
+                call.outcome.set_result(None)
             except BaseException as error:
-                errors.append(error)
+                call.outcome.set_exception(error)
 
-        thread = threading.Thread(target=run, name="seamark-send", daemon=True)
-        thread.start()
-        thread.join(self._sink.send_timeout_s)
+        _calls[call.key] = call
+        threading.Thread(target=run, name="seamark-send", daemon=True).start()
+        return call
+
+    def _await(self, call: _Call, token: EpochToken) -> None:
+        """Return when `send` has, within `send_timeout_s`. Raises ConnectionError if it must be
+        called again."""
         stay = (
-            f"They stay in {epoch.directory.uri}/{token.epoch}, and the next start of the job "
+            f"They stay in {call.key[0]}/{token.epoch}, and the next start of the job "
             f"sends them again, with token {token}"
         )
-        if thread.is_alive():
+        try:
+            error = call.outcome.exception(self._sink.send_timeout_s)
+        except FutureTimeoutError:
             raise CommitFailedError(
                 f"{self._name}: send has not returned within {self._sink.send_timeout_s:g} s "
                 f"(send_timeout). Epoch {token.epoch} is decided; whether its rows have arrived is "
-                f"not known. {stay}"
-            )
-        if not errors:
+                f"not known. {stay}; in this very program it first waits for this call"
+            ) from None
+        if error is None:
             return
-        (error,) = errors
+        _forget(call)
         ordinary = isinstance(error, Exception)  # `sys.exit` ends the job: it may come after writes
         if not ordinary or isinstance(error, (SendRefusedError, *self._sink.permanent_errors)):
             raise SendRefusedError(
@@ -153,6 +179,11 @@ class WriteAheadCommitter:
         if rows.handle + CLAIMED in epoch.files:  # somebody is sending it
             return AbortOutcome.RETRY
         return AbortOutcome.ABORTED
+
+
+def _forget(call: _Call) -> None:
+    if _calls.get(call.key) is call:  # a run that was given up may have done so
+        del _calls[call.key]
 
 
 def _attempt(rows: SpooledRows) -> tuple[str, str, int, int]:

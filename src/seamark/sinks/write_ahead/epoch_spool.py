@@ -16,12 +16,12 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
 from seamark.contracts import spool
 from seamark.contracts.committables import dump_committable, load_committable
-from seamark.contracts.sink import SinkContext
 from seamark.contracts.spool import SpoolFile, parse_path
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model.errors import CorruptRecordError
@@ -137,10 +137,10 @@ class EpochSpool:
             return self.directory.size(handle + CLAIMED) is not None  # another driver was first
         return True
 
-    def read(self, handles: Sequence[str], context: SinkContext) -> "SpooledBatches":
-        """Return the batches of claimed files, for the sink of `context`."""
+    def read(self, handles: Sequence[str], session: Any) -> "SpooledBatches":
+        """Return the batches of claimed files, to be read in the Spark session, if there is one."""
         suffix = CLAIMED if hasattr(self.directory, "rename") else ""
-        return SpooledBatches(self.directory, context, [h + suffix for h in handles])
+        return SpooledBatches(self.directory, self.hadoop, [h + suffix for h in handles], session)
 
     def record(self, sent: Sent) -> None:
         """Make the confirmation durable."""
@@ -153,12 +153,13 @@ class EpochSpool:
 
 
 class SpooledBatches(Iterator[pa.RecordBatch]):
-    """The batches of one epoch, with their location for a sender that reads them in executors."""
+    """The batches of one epoch, with their location and the session for a sender that reads them in
+    executors."""
 
-    def __init__(self, directory: Directory, context: SinkContext, paths: list[str]) -> None:
-        self.directory = directory
-        self.context = context
-        self.paths = paths
+    def __init__(
+        self, directory: Directory, hadoop: HadoopSettings, paths: list[str], session: Any
+    ) -> None:
+        self.directory, self.hadoop, self.paths, self.session = directory, hadoop, paths, session
         self._batches = (batch for path in paths for batch in spool.read(directory, path))
 
     def __next__(self) -> pa.RecordBatch:

@@ -51,5 +51,4 @@ class ForeachBatchSink(WriteAheadSink):
         """Call the function with the epoch's rows, read by executors from the spool files."""
         assert isinstance(batches, SpooledBatches)
         assert self.function is not None
-        with spooled_frame(batches, token.epoch) as frame:
-            self.function(frame, token.epoch if self.with_epoch else token)
+        self.function(spooled_frame(batches), token.epoch if self.with_epoch else token)

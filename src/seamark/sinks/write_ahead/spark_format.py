@@ -4,7 +4,6 @@ The one sink that knows Spark: it *is* a Spark job, run by the driver at the com
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,9 +102,8 @@ class SparkFormatSink(WriteAheadSink):
 
         assert isinstance(batches, SpooledBatches)
         try:
-            with spooled_frame(batches, token.epoch) as frame:
-                writer = frame.write.format(self.format).options(**self._options(token))
-                writer.mode(self.mode).save()
+            writer = spooled_frame(batches).write.format(self.format)
+            writer.options(**self._options(token)).mode(self.mode).save()
         except (AnalysisException, IllegalArgumentException) as error:
             raise SendRefusedError(str(error).splitlines()[0]) from error
         except Py4JJavaError as error:
@@ -123,18 +121,15 @@ class SparkFormatSink(WriteAheadSink):
         return options
 
 
-@contextmanager
-def spooled_frame(batches: SpooledBatches, epoch: int) -> Iterator[Any]:
-    """Give one epoch's rows as a DataFrame of the sink's own session; executors read the spool
+def spooled_frame(batches: SpooledBatches) -> Any:
+    """Return one epoch's rows as a DataFrame of the sink's own session; executors read the spool
     files, one in each task."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
-    files, context = len(batches.paths), batches.context
-    read = _reader(batches.directory.uri, context.hadoop, batches.paths)
-    session = context.session(epoch) if context.session is not None else nullcontext(_session())
-    with session as spark:
-        yield spark.range(0, files, 1, files).mapInArrow(read, schema)
+    files, spark = len(batches.paths), batches.session or _session()
+    read = _reader(batches.directory.uri, batches.hadoop, batches.paths)
+    return spark.range(0, files, 1, files).mapInArrow(read, schema)
 
 
 def _session() -> Any:

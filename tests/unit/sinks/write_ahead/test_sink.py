@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,6 +141,57 @@ def test_a_send_that_hangs_fails_the_job(tmp_path: Path) -> None:
     with pytest.raises(CommitFailedError, match=r"within 0\.1 s \(send_timeout\)"):
         job.committer.commit([file])
     release.set()
+
+
+class HeldSend(Job):
+    """A job whose first send of an epoch outlives its time, until `release`."""
+
+    def __init__(self, directory: Path, end: Callable[[], None] = lambda: None) -> None:
+        super().__init__(directory, Told(send_timeout="50ms"))
+        self.release = threading.Event()
+
+        def hold() -> None:
+            self.release.wait()
+            end()
+
+        self.sink.steps.append(hold)
+        self.sent = self.write([1])
+        with pytest.raises(CommitFailedError, match="send has not returned"):
+            self.committer.commit([self.sent])
+        self.next_start = self.sink.create_committer(self.context())
+        with pytest.raises(CommitFailedError, match="send has not returned"):
+            self.next_start.commit([self.sent])
+        object.__setattr__(self.sink, "send_timeout", "10s")
+
+
+def test_a_send_that_outlives_its_run_is_not_made_again(tmp_path: Path) -> None:
+    """The next start in the same program waits for it."""
+    job = HeldSend(tmp_path / "job")
+    threading.Timer(0.3, job.release.set).start()
+    assert list(job.next_start.commit([job.sent])) == [COMMITTED]
+    assert job.sink.got == [("c0ffee-out-0", [1])]
+    assert list(job.committer.commit([job.sent])) == [CommitOutcome.ALREADY_COMMITTED]
+
+
+def test_a_send_that_fails_after_its_run_is_made_again(tmp_path: Path) -> None:
+    job = HeldSend(tmp_path / "job", fails(OSError("away")))
+    job.release.set()
+    with pytest.raises(ConnectionError, match="away"):
+        job.next_start.commit([job.sent])
+    assert list(job.next_start.commit([job.sent])) == [COMMITTED]
+    assert len(job.sink.got) == 2
+
+
+def test_another_attempts_rows_wait_for_a_send_that_outlives_its_run(tmp_path: Path) -> None:
+    """Rows sent before the decision: an epoch that is repeated has others, and the same token."""
+    job = HeldSend(tmp_path / "job")
+    again = job.write([2])
+    with pytest.raises(ConnectionError, match="an earlier send of epoch 0 still runs"):
+        job.next_start.commit([again])
+    job.release.set()
+    while answered(job.next_start.commit, [again], RETRY) == [RETRY]:
+        time.sleep(0.01)
+    assert [rows for _, rows in job.sink.got] == [[1], [2]]
 
 
 def test_rows_that_were_sent_are_not_sent_again_because_the_record_failed(job: Job) -> None:
