@@ -48,6 +48,18 @@ def test_a_server_that_drops_any_key_when_it_is_full(own_redis: RedisServer) -> 
     check(kit.sink_on(own_redis, durability="none"))
 
 
+def test_a_server_that_drops_keys_with_a_time_to_live(
+    own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_redis.client().config_set("maxmemory", "1gb")
+    own_redis.client().config_set("maxmemory-policy", "volatile-ttl")
+    check(kit.sink_on(own_redis))
+    check(kit.sink_on(own_redis, durability="none", ttl="1h"))
+    assert "maxmemory-policy" not in caplog.text
+    check(kit.sink_on(own_redis, ttl="1h"))
+    assert "maxmemory-policy is volatile-ttl at the server: when full, it drops keys" in caplog.text
+
+
 def test_a_server_that_writes_through_once_a_second(
     own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:

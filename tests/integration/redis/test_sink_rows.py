@@ -103,6 +103,10 @@ def test_time_to_live(redis: RedisServer, mode: str, kind: str) -> None:
     put(kit.sink_on(redis, kind, mode=mode, ttl="1h"), kit.batch(range(3)))
     assert sorted(kit.visible(redis)) == [0, 1, 2]
     assert all(3_500_000 < redis.client().pttl(f"row:{n}") <= 3_600_000 for n in range(3))
+    # A sink without one takes it back.
+    put(kit.sink_on(redis, kind, mode=mode), kit.batch(range(2)), epoch=1)
+    assert [redis.client().pttl(f"row:{n}") > 0 for n in range(3)] == [False, False, True]
+    assert sorted(kit.visible(redis)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -173,13 +173,19 @@ REDIS = RedisSink("redis://h:1", key="k")
         ({"role": "slave"}, "always", [("SV002", ERROR)]),
         ({"aof_enabled": "0"}, "always", [("RD001", ERROR)]),
         ({"maxmemory_policy": "allkeys-lru", "maxmemory": "9"}, "always", [("SV006", ERROR)]),
+        ({"maxmemory_policy": "volatile-lru", "maxmemory": "9"}, "always", []),
+        ({"maxmemory_policy": "volatile-lru", "maxmemory": "0"}, "ttl", []),
+        ({"maxmemory_policy": "volatile-lru", "maxmemory": "9"}, "ttl", [("SV006", WARNING)]),
+        ({"maxmemory_policy": "noeviction", "maxmemory": "9"}, "ttl", []),
     ],
 )
 def test_a_mistake_at_a_redis_server(
     information: dict[str, str], appendfsync: str, found: list[tuple[str, Severity]]
 ) -> None:
-    facts = redis.ServerFacts({**INFO, **information}, appendfsync)
-    assert [(f.code.name, f.weight) for f in redis.findings(REDIS, "sink", facts)] == found
+    """``ttl``: of a sink with a time to live, at a server that writes through."""
+    sink = replace(REDIS, ttl="1h") if appendfsync == "ttl" else REDIS
+    facts = redis.ServerFacts({**INFO, **information}, appendfsync.replace("ttl", "always"))
+    assert [(f.code.name, f.weight) for f in redis.findings(sink, "sink", facts)] == found
 
 
 MYSQL = MySQLSink("mysql://u:p@h/d", "t", "upsert", keys=["id"])

@@ -121,29 +121,19 @@ def rows_at_risk(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Fin
         return
     found, fsync = facts.information, facts.appendfsync
     if found.get("aof_enabled") != "1":
-        yield Finding(
-            FindingCode.RD001,
-            name,
-            "appendonly is off at the server: rows that it has confirmed are gone when it dies, "
-            "back to its last snapshot",
-            f"CONFIG SET appendonly yes (and in its configuration file), {_ACCEPT}",
-        )
+        what = "appendonly is off at the server: rows that it has confirmed are gone when it dies"
+        remedy = f"CONFIG SET appendonly yes (and in its configuration file), {_ACCEPT}"
+        yield Finding(FindingCode.RD001, name, f"{what}, back to its last snapshot", remedy)
     policy = found.get("maxmemory_policy", "noeviction")
-    if policy.startswith("allkeys") and int(found.get("maxmemory", 0)):
-        yield Finding(
-            FindingCode.SV006,
-            name,
-            f"maxmemory-policy is {policy} at the server: when full, it drops any key, also "
-            "Seamark's own",
-            f"CONFIG SET maxmemory-policy noeviction, {_ACCEPT}",
-            Severity.ERROR,
-        )
+    any_key = policy.startswith("allkeys")
+    if int(found.get("maxmemory", 0)) and (any_key or (sink.ttl and policy != "noeviction")):
+        dropped = "any key, also Seamark's own" if any_key else "keys before their ttl is over"
+        what = f"maxmemory-policy is {policy} at the server: when full, it drops {dropped}"
+        remedy = f"CONFIG SET maxmemory-policy noeviction, {_ACCEPT}"
+        severity = Severity.ERROR if any_key else None
+        yield Finding(FindingCode.SV006, name, what, remedy, severity)
     if fsync not in ("always", ""):
         lost = "a second or two" if fsync == "everysec" else "what its system had not yet written"
-        yield Finding(
-            FindingCode.SV006,
-            name,
-            f"appendfsync is {fsync} at the server: {lost} of confirmed rows can be lost with its "
-            "machine",
-            "CONFIG SET appendfsync always to lose none",
-        )
+        what = f"appendfsync is {fsync} at the server: {lost} of confirmed rows can be lost"
+        remedy = "CONFIG SET appendfsync always to lose none"
+        yield Finding(FindingCode.SV006, name, f"{what} with its machine", remedy)

@@ -12,7 +12,7 @@ local function apply(block)
       end
       local gone = set + 1 + fields
       if gone > set + 1 then redis.call('HDEL', key, unpack(block, set + 2, gone)) end
-      if ttl ~= '' then redis.call('PEXPIRE', key, ttl) end
+      if ttl ~= '' then redis.call('PEXPIRE', key, ttl) else redis.call('PERSIST', key) end
       i = gone + 1
     end
   elseif operation == 'set' and ttl ~= '' then
