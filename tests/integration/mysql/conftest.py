@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -26,10 +26,11 @@ _numbers = itertools.count(1)
 @contextlib.contextmanager
 def serving(
     kind: str = os.environ.get("SEAMARK_TEST_MYSQL", "mariadb"),
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[MariaDBServer]:
     """Run a server."""
     with needed(kind):
-        server = KINDS[kind]()
+        server = KINDS[kind](settings)
     with server:
         yield server
 

@@ -18,6 +18,7 @@ from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.mysql import ledger
 from seamark.sinks.mysql.committable import MySQLCommittable, new_name
+from seamark.sinks.mysql.connection import rows
 from seamark.sinks.mysql.table import version_of
 from seamark.verify.conformance import CuttingProxy
 from seamark.verify.conformance.steps import answered, attempt, until_proved
@@ -249,6 +250,18 @@ def test_a_stage_that_somebody_dropped_or_changed_is_lost(
     assert committer.commit([dropped, changed, whole]) == [LOST, LOST, COMMITTED]
     assert target.visible() == [3]
     assert set(target.ledger().values()) == {"aborted", "committed"}
+
+
+def test_a_committer_waits_for_the_other_nodes_of_a_cluster(target: Target) -> None:
+    """Else it could miss another node's stage. A server without the variable is in no cluster."""
+    connection = target.committer()._connected()
+    wanted = {"wsrep_sync_wait": "15", "group_replication_consistency": "BEFORE"}
+    for name, value in wanted.items():
+        found = rows(connection, f"SHOW SESSION VARIABLES LIKE '{name}'")
+        assert found in ([(name, value)], [])
+    ((version,),) = target.execute("SELECT @@version")
+    if "mariadb" in version.lower():
+        assert rows(connection, "SELECT @@SESSION.wsrep_sync_wait") == [(15,)]
 
 
 def test_old_ledger_rows_are_forgotten(target: Target) -> None:

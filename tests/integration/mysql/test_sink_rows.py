@@ -24,7 +24,7 @@ from seamark.model.schema import Column, Schema
 from seamark.sinks.mysql import MySQLSink
 from seamark.sinks.mysql.table import version_of
 from seamark.verify.conformance.steps import attempt, until_proved
-from tests.integration.mysql.conftest import fresh_database
+from tests.integration.mysql.conftest import fresh_database, serving
 from tests.integration.mysql.sink_kit import NUMBERS, batch, context, target_on
 from tests.servers.mariadb import PASSWORD, MariaDBServer
 
@@ -159,6 +159,44 @@ def test_what_the_server_would_alter_or_skip_is_refused(
         writer.write(pa.record_batch({"v": pa.array(values, pa.string())}))
     writer.abort()
     assert server.execute("SELECT * FROM t", database=database) == []
+
+
+def test_a_server_that_keeps_no_warnings(server: MariaDBServer, database: str) -> None:
+    server.execute("CREATE TABLE t (v VARCHAR(3))", database=database)
+    ((kept,),) = server.execute("SELECT @@GLOBAL.max_error_count")
+    server.execute("SET GLOBAL max_error_count=0")
+    try:
+        writer = MySQLSink(server.url(database=database), "t").create_writer(attempt())
+        with pytest.raises(WriteRefusedError, match=r"too long|truncated"):
+            writer.write(pa.record_batch({"v": ["abcd"]}))
+        writer.abort()
+    finally:
+        server.execute(f"SET GLOBAL max_error_count={kept}")
+
+
+@pytest.mark.parametrize("mode", ["xa", "staged", "upsert"])
+def test_a_zero_asks_for_no_number(server: MariaDBServer, database: str, mode: str) -> None:
+    """AUTO_INCREMENT would replace 0 and null; a column that is not written it still fills."""
+    server.execute(
+        "CREATE TABLE t (id BIGINT AUTO_INCREMENT PRIMARY KEY, n INT)", database=database
+    )
+    keys = ["id"] if mode == "upsert" else []
+    url = server.url(database=database)
+    sink = MySQLSink(url, "t", mode, keys=keys)  # type: ignore[arg-type]
+    schema = (Column("id", "bigint"), Column("n", "int"))
+    commit(sink, schema, pa.record_batch({"id": [7, 0], "n": [1, 2]}))
+    found = "SELECT id, n FROM t ORDER BY n"
+    assert server.execute(found, database=database) == [(7, 1), (0, 2)]
+    writer = sink.create_selective_writer(attempt(epoch=1))
+    rows = pa.record_batch({"id": pa.array([9, None], pa.int64()), "n": [3, 4]})
+    assert [row.index for row in writer.write_accepted(rows)] == [1]
+    writer.abort()
+    if mode != "upsert":
+        sink = MySQLSink(url, "t", mode)  # type: ignore[arg-type]
+        commit(sink, (Column("n", "int"),), pa.record_batch({"n": [5]}), epoch=2)
+        (*_, (made, five)) = server.execute(found, database=database)
+        assert made > 7
+        assert five == 5
 
 
 def test_upsert_replaces_rows_of_the_same_key(server: MariaDBServer, database: str) -> None:
@@ -335,6 +373,21 @@ def test_preflight_of_a_server_that_forgets_commits(mariadb: MariaDBServer, data
             target.committer()
     finally:
         mariadb.execute("SET GLOBAL innodb_flush_log_at_trx_commit=1")
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_preflight_of_a_binary_log_that_is_not_synced(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that recovers rolls back what its binary log has not."""
+    settings = {"log-bin": "binlog", "server-id": "1", "sync-binlog": "0"}
+    with serving(kind, settings) as server:
+        target = target_on(server, "test")
+        assert "sync_binlog is 0" in caplog.text
+        caplog.clear()
+        server.execute("SET GLOBAL sync_binlog=1")
+        target.committer()
+        assert "sync_binlog" not in caplog.text
 
 
 def test_a_table_that_lost_a_column_refuses_the_epoch(

@@ -205,6 +205,8 @@ THERE = mysql.TableFacts("InnoDB", (ID, AT), (BY_ID,))
         (XA, {"version": "8.0.36"}, []),
         (XA, {"version": "5.7.40"}, [("SV002", ERROR)]),
         (XA, {"flush": 2}, [("SV006", WARNING)]),
+        (XA, {"sync": 0}, [("SV006", WARNING)]),
+        (MYSQL, {"sync": 100, "flush": 0}, [("SV006", ERROR), ("SV006", WARNING)]),
         (XA, {"flush": 0, "version": "10.5.1-MariaDB"}, [("SV002", ERROR), ("SV006", ERROR)]),
         (XA, {"galera": True, "unlisted": "denied"}, [("SV002", ERROR), ("SV003", ERROR)]),
         (MYSQL, {"galera": True, "unlisted": "denied"}, []),

@@ -203,4 +203,5 @@ class MySQLCommitter(ConnectedCommitter):
             )
             self._timeout_s = timeout_s
             server.read_committed(self._connection)
+            server.see_others(self._connection)  # else a stage of another node's would be lost
         return self._connection

@@ -24,8 +24,13 @@ _OPTIONS = {
 }  # fmt: skip
 
 # Set here, so the server refuses a row instead of altering it, whatever its default; and with
-# backslash escapes, as written by `row_text`.
-_SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO"
+# backslash escapes, as written by `loading.py`. Without warnings `Loader` would see no alteration.
+_SETTINGS = (
+    "sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
+    "NO_AUTO_VALUE_ON_ZERO', time_zone='+00:00', sql_notes=1, max_error_count=64, "
+    "foreign_key_checks=1, unique_checks=1"
+)
+_AFTER_OTHERS = {"wsrep_sync_wait": 15, "group_replication_consistency": "'BEFORE'"}
 
 _DUPLICATE_KEY = 1062
 NO_SUCH_TABLE = 1146
@@ -107,9 +112,8 @@ def connect(
         read_timeout=timeout_s,
         write_timeout=timeout_s,
         init_command=(
-            f"SET SESSION sql_mode='{_SQL_MODE}', time_zone='+00:00', sql_notes=1, "
-            f"innodb_lock_wait_timeout={lock_timeout_s}, lock_wait_timeout={lock_timeout_s}, "
-            "foreign_key_checks=1, unique_checks=1"
+            f"SET SESSION {_SETTINGS}, innodb_lock_wait_timeout={lock_timeout_s}, "
+            f"lock_wait_timeout={lock_timeout_s}"
         ),
         **dict(address.options),
     )
@@ -118,6 +122,13 @@ def connect(
 def read_committed(connection: Any) -> None:
     """Lock rows, never the gaps between them: one attempt must not hold up another's inserts."""
     execute(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+def see_others(connection: Any) -> None:
+    """In a cluster, let each statement wait for what other nodes have committed before it."""
+    names = "', '".join(_AFTER_OTHERS)
+    for name, _ in rows(connection, f"SHOW VARIABLES WHERE Variable_name IN ('{names}')"):
+        execute(connection, f"SET SESSION {name}={_AFTER_OTHERS[name]}")
 
 
 def execute(connection: Any, sql: str | bytes, values: Sequence[object] | None = None) -> int:

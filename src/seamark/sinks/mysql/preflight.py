@@ -36,11 +36,13 @@ _ACCESS_DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1410)
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """A server. `flush` is its ``innodb_flush_log_at_trx_commit``; `unlisted` says why it lists no
-    prepared transactions, "" if it does."""
+    """A server. `flush` is its ``innodb_flush_log_at_trx_commit``, `sync` the ``sync_binlog`` of a
+    server with a binary log; `unlisted` says why it lists no prepared transactions, "" if it does.
+    """
 
     version: str
     flush: int = 1
+    sync: int = 1
     infile: bool = True
     galera: bool = False
     unlisted: str = ""
@@ -126,8 +128,10 @@ def _connected(sink: MySQLSink, name: str) -> Iterator[Any]:
 
 def ask_server(connection: Any, sink: MySQLSink) -> ServerFacts:
     """Return the server's settings."""
-    ((version, flush, infile),) = server.rows(
-        connection, "SELECT @@version, @@innodb_flush_log_at_trx_commit, @@local_infile"
+    ((version, flush, sync, infile),) = server.rows(
+        connection,
+        "SELECT @@version, @@innodb_flush_log_at_trx_commit, IF(@@log_bin, @@sync_binlog, 1), "
+        "@@local_infile",
     )
     galera = server.rows(connection, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
     unlisted = ""
@@ -137,7 +141,7 @@ def ask_server(connection: Any, sink: MySQLSink) -> ServerFacts:
         except server.driver().MySQLError as error:
             unlisted = str(error)
     in_cluster = bool(galera) and str(galera[0][1]).upper() == "ON"
-    return ServerFacts(str(version), int(flush), bool(int(infile)), in_cluster, unlisted)
+    return ServerFacts(str(version), int(flush), int(sync), bool(int(infile)), in_cluster, unlisted)
 
 
 def ask_table(connection: Any, sink: MySQLSink, name: str) -> TableFacts:
@@ -187,28 +191,23 @@ def server_findings(sink: MySQLSink, name: str, facts: ServerFacts) -> Iterator[
             f"at least {kind} {'.'.join(map(str, _OLDEST[kind]))} is needed: older ones drop "
             "prepared transactions, or cannot tell how one ended",
         )
-    if facts.flush != 1:
-        # 0 loses a second of commits with the process, 2 with the machine.
-        what = (
-            f"innodb_flush_log_at_trx_commit is {facts.flush}: rows that the server has said are "
-            f"durable can be gone after it crashes{' with its machine' if facts.flush else ''}"
-        )
-        severity = None if facts.flush else Severity.ERROR
-        yield Finding(FindingCode.SV006, name, what, "set it to 1", severity)
+    # A log that InnoDB does not write loses a second of commits with the process.
+    settings = {"innodb_flush_log_at_trx_commit": facts.flush, "sync_binlog": facts.sync}
+    for setting, value in settings.items():
+        if value != 1:
+            found = (
+                f"{setting} is {value}: rows confirmed by the server can be gone after it crashes"
+            )
+            severity = Severity.ERROR if setting.startswith("innodb") and value == 0 else None
+            found += "" if severity else " with its machine"
+            yield Finding(FindingCode.SV006, name, found, "set it to 1", severity)
     if sink.mode == "xa" and facts.galera:
-        yield Finding(
-            FindingCode.SV002,
-            name,
-            "the server is part of a Galera cluster, which has no XA transactions",
-            "take mode='staged'",
-        )
+        found = "the server is part of a Galera cluster, which has no XA transactions"
+        yield Finding(FindingCode.SV002, name, found, "take mode='staged'")
     if sink.mode == "xa" and facts.unlisted:
-        yield Finding(
-            FindingCode.SV003,
-            name,
-            f"prepared transactions cannot be listed: {facts.unlisted}",
-            "GRANT XA_RECOVER_ADMIN ON *.* TO the user, or take mode='staged'",
-        )
+        found = f"prepared transactions cannot be listed: {facts.unlisted}"
+        remedy = "GRANT XA_RECOVER_ADMIN ON *.* TO the user, or take mode='staged'"
+        yield Finding(FindingCode.SV003, name, found, remedy)
 
 
 def engine_findings(sink: MySQLSink, of: str, name: str, facts: TableFacts) -> Iterator[Finding]:
@@ -229,12 +228,8 @@ def table_findings(
     """The target is missing, has no transactions, or does not fit the rows or their keys."""
     if not facts.engine:
         how = f": {_statement(sink, schema, server_facts)}" if schema else ""
-        yield Finding(
-            FindingCode.SV004,
-            name,
-            f"the table {_target(sink)} does not exist",
-            f"create it, or let the sink do so with create_table=True{how}",
-        )
+        remedy = f"create it, or let the sink do so with create_table=True{how}"
+        yield Finding(FindingCode.SV004, name, f"the table {_target(sink)} does not exist", remedy)
         return
     yield from engine_findings(sink, sink.table, name, facts)
     if schema:
