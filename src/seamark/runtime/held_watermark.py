@@ -22,7 +22,7 @@ from pyspark import SparkContext
 
 from seamark.checkpoint.task_reports import KeyedFigures
 from seamark.model.errors import StateWrittenTwiceError
-from seamark.runtime.keyed_operator import DEADLINE, WATERMARKS, InFlight
+from seamark.runtime.keyed_operator import DEADLINE, QUERY, WATERMARKS, InFlight
 from seamark.runtime.keyed_process import DeclaredKeyed
 from seamark.runtime.plans import name_of, nodes
 
@@ -34,6 +34,7 @@ class KeyedEpochs:
     def __init__(self, keyed: Sequence[DeclaredKeyed], deadline_s: float | None) -> None:
         self._keyed = keyed
         self._deadline_s = deadline_s
+        self._query = ""
         self.aligning = 0
         """Epochs that begin while this is above 0 have no deadline."""
         self._held = {one.uid: Held() for one in keyed if one.event_time}
@@ -65,9 +66,10 @@ class KeyedEpochs:
         the watermark of the epoch before; it is called in a run's first epoch."""
         if self._held and not self._watermarks:
             self._watermarks = dict.fromkeys(self._held, watermark_before())
-        for one in self._keyed:
-            one.report.value = InFlight()
         if self._keyed:
+            self._query = str(context.getLocalProperty(QUERY))
+            for one in self._keyed:
+                one.report.value[self._query] = InFlight()
             # None of an earlier epoch is left: a replayed epoch's time counts anew.
             timed = self._deadline_s is not None and not self.aligning
             deadline = f"{time.time()} {self._deadline_s}" if timed else ""
@@ -81,7 +83,7 @@ class KeyedEpochs:
 
     def in_flight(self) -> dict[str, InFlight]:
         """Return the figures of the epoch whose tasks have ended, by the operator's uid."""
-        return {one.uid: one.report.value for one in self._keyed}
+        return {one.uid: one.report.value[self._query] for one in self._keyed}
 
     def end(self, epoch: int, find_execution: Callable[[], Any]) -> dict[str, Any]:
         """Hold the watermark of the next epoch back. Return what `CheckpointStore.note_own` takes.

@@ -42,6 +42,8 @@ DEADLINE = "seamark.keyed.deadline"
 the time from there to its deadline, in seconds; without it, or empty, there is no deadline."""
 WATERMARKS = "seamark.keyed.watermarks"
 """Spark's local property with each operator's watermark in the epoch before, as JSON by uid."""
+QUERY = "sql.streaming.queryId"
+"""Spark's own local property, "" in a batch."""
 IN_FLIGHT = "_seamark_in_flight"
 """The map state of a key's chunks."""
 CHUNK_ROWS, CHUNK_BYTES = 2000, 4 * 2**20
@@ -101,16 +103,22 @@ def _known(choose: Callable[..., int], *values: int | None) -> int | None:
     return choose(found) if found else None
 
 
-class InFlightParam(AccumulatorParam[InFlight]):  # type: ignore[misc]
+Reports = dict[str, InFlight]
+"""By the id of the query: several may run over one operator's DataFrame."""
+
+
+class ReportsParam(AccumulatorParam[Reports]):  # type: ignore[misc]
     """Adds up the figures of tasks; Spark sends those of the winning attempts."""
 
-    def zero(self, value: InFlight) -> InFlight:
+    def zero(self, value: Reports) -> Reports:
         """Return empty figures."""
-        return InFlight()
+        return {}
 
-    def addInPlace(self, value1: InFlight, value2: InFlight) -> InFlight:  # noqa: N802 - Spark's
+    def addInPlace(self, value1: Reports, value2: Reports) -> Reports:  # noqa: N802 - Spark's
         """Add `value2` to `value1`."""
-        return value1.add(value2)
+        for query, told in value2.items():
+            value1.setdefault(query, InFlight()).add(told)
+        return value1
 
 
 class _Values:
@@ -233,7 +241,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         input_schema: pa.Schema,
         output: tuple[str, ...],
         event_time: str,
-        report: Accumulator[InFlight],
+        report: Accumulator[Reports],
     ) -> None:
         self._uid = uid
         self._function = function
@@ -261,6 +269,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._in_task = task is not None
         if task is None:
             return
+        self._query = task.getLocalProperty(QUERY) or ""
         self._end_s = _end_s(task.getLocalProperty(DEADLINE))
         before = json.loads(task.getLocalProperty(WATERMARKS) or "{}")
         self._due_before_ms = int(before.get(self._uid, 0))
@@ -301,7 +310,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def close(self) -> None:
         """Tell the driver; called at the end of a task, and of a look at the state's schemas."""
         if self._in_task:
-            self._report.add(self._told)
+            self._report.add({self._query: self._told})
             self._function.close()
 
     # --- the order of turns and timers

@@ -22,7 +22,7 @@ from seamark.api.declarations import JobDeclaration, check_name
 from seamark.contracts.keyed_process import KeyedProcessFunction
 from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.connect import require_classic
-from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
+from seamark.runtime.keyed_operator import KeyedOperator, Reports, ReportsParam
 from seamark.runtime.planned_query import name_part
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
@@ -42,7 +42,7 @@ class DeclaredKeyed:
     uid: str
     dataframe: DataFrame
     event_time: bool
-    report: Accumulator[InFlight]
+    report: Accumulator[Reports]
 
 
 _declared: dict[str, DeclaredKeyed] = {}
@@ -92,7 +92,7 @@ def keyed_process(
     spark = df.sparkSession
     # In a batch Spark looks for the coordinator of state stores that only a query's manager starts.
     spark.streams.active  # noqa: B018
-    report = spark.sparkContext.accumulator(InFlight(), InFlightParam())
+    report = spark.sparkContext.accumulator({}, ReportsParam())
     operator = KeyedOperator(
         uid, processor, _arrow(df, what), tuple(output.names), event_time, report
     )

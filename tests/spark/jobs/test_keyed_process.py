@@ -7,8 +7,10 @@ row of its key was lost, came twice or came out of order.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.model.errors import ConfigurationError
 from seamark.model.failpoints import reached_line
+from seamark.runtime.held_watermark import KeyedEpochs
 from tests.chaos.driver import Driver, wait_until
 from tests.spark.jobs.keyed_programs import (
+    CONFIG,
     KEYS,
     NUMBERED,
     START,
@@ -111,6 +115,47 @@ def test_timers_keep_their_order_with_the_rows_that_wait(tmp_path: Path) -> None
     wait_until("all rows and timers", complete, 300, pause_s=0.5)
     running.end()
     check_sessions(tmp_path, given)
+
+
+def test_two_jobs_over_one_stream_hold_the_watermark_each_for_its_own_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How: the second one begins an epoch when the first has rows in flight, and has not yet looked
+    what its tasks have told."""
+    given = Input(tmp_path / "in", rows=100)
+    given.add()
+    first = sessions_job(tmp_path, 0.02, **UNALIGNED)
+    second = sm.Job("second", sm.CheckpointConfig(**CONFIG, storage=str(tmp_path / "store")))
+    second.source(first.declaration.sources["events"].dataframe, "events", replayable=True)
+    rows = first.declaration.sinks["out"].dataframe
+    second.sink(rows, sm.FileSink(str(tmp_path / "second"), format="json"), uid="out")
+    begin, end = KeyedEpochs.begin, KeyedEpochs.end
+    ended, begun = threading.Event(), threading.Event()
+
+    def begun_by_the_second(self: Any, *given: Any) -> None:
+        begin(self, *given)
+        if self._deadline_s is None:
+            begun.set()
+
+    def end_of_the_first(self: Any, epoch: int, *given: Any) -> Any:
+        if self._deadline_s is not None and epoch == 0:
+            ended.set()
+            assert begun.wait(120)
+        return end(self, epoch, *given)
+
+    monkeypatch.setattr(KeyedEpochs, "begin", begun_by_the_second)
+    monkeypatch.setattr(KeyedEpochs, "end", end_of_the_first)
+    running = RunningJob(first, parallelism=2)
+    assert ended.wait(120)
+    other = RunningJob(second, parallelism=2)
+    next_epoch = tmp_path / "store/sessions/spark/offsets/1"
+    wait_until("the next epoch", next_epoch.exists, 120)
+    watermark_ms = json.loads(next_epoch.read_text().splitlines()[1])["batchWatermarkMs"]
+    running.end()
+    other.end()
+    assert 0 < watermark_ms <= (START + 1) * 1000, (
+        "most rows wait, and some are of the first second"
+    )
 
 
 @pytest.mark.parametrize(

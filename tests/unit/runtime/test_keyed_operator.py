@@ -121,7 +121,7 @@ class Partition:
             DEADLINE: f"{self.clock.now} {budget}",
             WATERMARKS: json.dumps({"recorder": self.before}),
         }
-        report = SimpleNamespace(add=lambda told: setattr(self, "told", told))
+        report = SimpleNamespace(add=lambda told: setattr(self, "told", told[""]))
         operator = KeyedOperator(
             "recorder",
             Recorder(self.clock, self._event_time),
