@@ -14,7 +14,6 @@ from seamark.api.config import CheckpointMode
 from seamark.api.declarations import DeclaredSink, DeclaredSource, JobDeclaration
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.contracts.places import kafka_topic
-from seamark.contracts.sink import OUTPUT_MODES
 from seamark.file_systems.location import local_of
 from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import JobFacts, OperatorPart, OtherJob, SinkPart, SourcePart
@@ -92,14 +91,16 @@ def _source_part(source: DeclaredSource) -> SourcePart:
 
 
 def _sink_part(sink: DeclaredSink, graph: JobGraph) -> SinkPart:
-    letters, modes = sink.dead_letters_of, tuple(sink.sink.output_modes)
+    modes = tuple(sink.sink.output_modes)
+    if sink.dead_letters_of and "append" in modes:
+        modes += ("update",)  # a letter each time that the row changes, and is refused
     part = SinkPart(
         sink.uid,
         sink.description,
         sink.sink.way,
         places=tuple(sink.sink.places),
         upstream=upstream(graph, sink.uid),
-        output_modes=OUTPUT_MODES if letters and "append" in modes else modes,
+        output_modes=modes,
     )
     if sink.dataframe is None:
         return part

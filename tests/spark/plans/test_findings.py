@@ -270,3 +270,19 @@ def test_a_sink_that_overwrites_earlier_epochs_is_refused(tmp_path: Path, rate: 
     letters.sink(rows, REDIS, "out", on_bad_row="dead_letter", dead_letters=over)
     assert len(found(letters, "SK006")) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_dead_letters_come_again_in_each_epoch_of_complete_mode(
+    tmp_path: Path, rate: DataFrame
+) -> None:
+    counts = rate.groupBy("value").count().selectExpr("string(value) AS id", "count")
+    letters = sm.FileSink(str(tmp_path / "letters"))
+    for mode, refused in (("update", []), ("complete", ["sink `out.dead-letters`"])):
+        settings = sm.CheckpointConfig(storage=f"file://{tmp_path}/store")
+        job = sm.Job("letters", settings, output_mode=mode)
+        job.source(rate, "rate", replayable=True)
+        job.sink(counts, REDIS, "out", on_bad_row="dead_letter", dead_letters=letters)
+        assert [f.subject for f in found(job, "SK006")] == refused
+    with pytest.raises(sm.ConfigurationError, match="SK006"):
+        job.run()
+    assert list(tmp_path.iterdir()) == []
