@@ -306,11 +306,10 @@ class Job:
         read at `path`, ConfigurationError for a wrong value.
         """
         declared = self.declaration
-        spark = spark_session(declared.name)
         declared.require_whole()
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         return plan_restore(
-            spark,
+            self._session(),
             path,
             self._new_job(how, JobPlan(declared)),
             into_directory=self._run is None or self._run.supervisor.end is not None,

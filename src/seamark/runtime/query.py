@@ -57,6 +57,7 @@ from seamark.runtime.state_backend import (
     format_settings,
     given_format,
     lent_settings,
+    session_setting,
     session_settings,
 )
 from seamark.runtime.stream_watch import watch_stream
@@ -171,7 +172,9 @@ class StreamRun(QueryRun):
                 self._name, given_format(spark), self._spark_files, keyed=bool(keyed)
             )
         declared = self._plan.declared
-        check_keyed(declared, keyed, lambda key: settings.get(key) or spark.conf.get(key, None))
+        check_keyed(
+            declared, keyed, lambda key: settings.get(key) or session_setting(spark, key, None)
+        )
         return settings
 
     def _make_source_offsets(self) -> SourceOffsets:
@@ -315,7 +318,7 @@ class StreamRun(QueryRun):
             raise UserError(
                 f"job {self._name}: only a running job whose sources do not end can be drained"
             )
-        if str(self._spark.conf.get(_NO_DATA_BATCHES)).lower() != "true":
+        if str(session_setting(self._spark, _NO_DATA_BATCHES)).lower() != "true":
             raise UserError(
                 f"job {self._name}: {_NO_DATA_BATCHES} is false, so Spark closes no window without "
                 "new rows, and the job cannot be drained; stop it without --drain"
@@ -330,8 +333,8 @@ class StreamRun(QueryRun):
     def epochs_ahead(self) -> int:
         """How many epochs the stream may get ahead of an epoch still to be read, before Spark
         deletes that epoch's files."""
-        spark = int(str(self._spark_settings.get(RETAINED) or self._spark.conf.get(RETAINED)))
-        return max(2, min(self._job.checkpoint.num_retained, spark)) - 2
+        spark = self._spark_settings.get(RETAINED) or session_setting(self._spark, RETAINED)
+        return max(2, min(self._job.checkpoint.num_retained, int(spark))) - 2
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end without a query. Called instead of `start`."""

@@ -21,6 +21,7 @@ from seamark.model.errors import MissingDependencyError, PreflightError
 from seamark.runtime import jars, worker_daemon
 from seamark.runtime.connect import require_classic
 from seamark.runtime.spark_versions import HAS_READ_LIMITS, named_here
+from seamark.runtime.state_backend import session_setting
 
 log = logging.getLogger(__name__)
 _adding = threading.Lock()
@@ -45,10 +46,13 @@ _SILENT_FILE_MANAGER = ".AbortableStreamBasedCheckpointFileManager"
 
 
 def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
-    """Return the session of `frame`; without a frame the active session, or a new one, local unless
-    spark-submit says otherwise. This thread's active session may not be the frame's, and settings
-    made there would not reach the query of the DataFrame."""
+    """Return the session of `frame`; without a frame the active session, the program's first one,
+    or a new one, local unless spark-submit says otherwise. This thread's active session may not be
+    the frame's, and settings made there would not reach the query of the DataFrame."""
     spark = SparkSession.getActiveSession() if frame is None else frame.sparkSession
+    # Not through a builder: it would give the settings of a new session to the one that is there.
+    if spark is None and (first := SparkSession._instantiatedSession) and first._sc._jsc:
+        spark = first
     if spark is None:
         spark = _make_session(name)
     require_classic(spark, f"job {name}")
@@ -106,7 +110,7 @@ def planned_tasks(
     """Return the number of tasks that write an epoch of a query with these `settings`; 0, not
     known, without state: then the source's partitions decide."""
     name = "spark.sql.shuffle.partitions"
-    return int(settings.get(name) or str(spark.conf.get(name))) if stateful else 0
+    return int(settings.get(name) or str(session_setting(spark, name))) if stateful else 0
 
 
 def require_format(spark: SparkSession, format_: str) -> None:
@@ -188,7 +192,7 @@ def file_manager_settings(spark: SparkSession, uri: str, *, stateful: bool) -> d
     Spark would take the renaming one for a query with state, for want of a setting.
     """
     scheme = uri.split(":", 1)[0]
-    chosen = spark.conf.get(_FILE_MANAGER, None)
+    chosen = session_setting(spark, _FILE_MANAGER, None)
     renaming = named_here(spark._jvm, _RENAMING_FILE_MANAGER)
     if (chosen or "").endswith(_SILENT_FILE_MANAGER):
         log.warning(

@@ -10,6 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Container, Iterator, Mapping
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -55,13 +56,13 @@ def backend_settings(
     return {
         key: value
         for key, (setting, value) in settings.items()
-        if setting in given or spark.conf.get(key, None) is None
+        if setting in given or session_setting(spark, key, None) is None
     }
 
 
 def given_format(spark: SparkSession) -> int | None:
     """Return the format of the state's files (1 or 2) that the user has set."""
-    found = spark.conf.get(FORMAT, None)
+    found = session_setting(spark, FORMAT, None)
     return int(found) if found else None
 
 
@@ -88,6 +89,13 @@ def format_settings(
     return {FORMAT: "2"} if (found or 1 + keyed) == 2 and not given else {}
 
 
+def session_setting(spark: SparkSession, key: str, *default: str | None) -> Any:
+    """Return a setting as ``spark.conf.get``; while a query starts, whose own settings the session
+    has, wait."""
+    with _starting:
+        return spark.conf.get(key, *default)
+
+
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Set `settings` on the session while a query starts, then restore the earlier values.
@@ -95,13 +103,8 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
     A query copies the session at its start. Seamark's own starts from several threads take turns; a
     query started by the user meanwhile may get these settings too.
     """
-    with _starting:
-        before = {key: spark.conf.get(key, None) for key in settings}
-        try:
-            _put(spark, settings)
-            yield
-        finally:
-            _put(spark, before)
+    with _starting, lent_settings(spark, settings):
+        yield
 
 
 @contextlib.contextmanager

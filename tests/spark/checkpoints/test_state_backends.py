@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.state_backend import PROVIDER
+from seamark.runtime.state_backend import FORMAT, PROVIDER, session_settings
 from tests.every_change import FileChanges
 
 KEYS = 20_000
@@ -200,3 +201,21 @@ def test_the_whole_state_is_uploaded_at_the_snapshot_interval(world: Path) -> No
             shown = sums(world, name).checkpoints().history
             uploaded = sum(totals(c).checkpointed_size for c in shown)
             assert uploaded == on_disk(world, name, changes), "the copies are no part of an epoch"
+
+
+def test_a_start_does_not_take_the_settings_of_another_one_for_the_sessions(
+    world: Path, spark: SparkSession
+) -> None:
+    """How: another query is starting, whose state is of format 2, for three seconds."""
+    sums(world, "beside").run()
+    held, release = threading.Event(), threading.Event()
+
+    def start_another() -> None:
+        with session_settings(spark, {FORMAT: "2"}):
+            held.set()
+            release.wait(60)
+
+    threading.Thread(target=start_another).start()
+    assert held.wait(60)
+    threading.Timer(3, release.set).start()
+    sums(world, "beside").run()

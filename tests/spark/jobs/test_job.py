@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -291,3 +292,25 @@ def test_the_session_is_that_of_the_dataframe(spark: SparkSession) -> None:
     other = spark.newSession()
     assert spark_session("other", other.range(1)) is other
     assert spark_session("tests", spark.range(1)) is spark
+
+
+def test_a_thread_without_a_session_changes_no_setting_of_the_one_that_is_there(
+    spark: SparkSession,
+) -> None:
+    """As one that asks for a restore plan over HTTP, or declares a source."""
+    key, made = "spark.sql.shuffle.partitions", []
+
+    def in_a_thread() -> None:
+        assert SparkSession.getActiveSession() is None
+        made.append(spark_session("other"))
+
+    before = spark.conf.get(key)
+    spark.conf.set(key, "7")
+    try:
+        thread = threading.Thread(target=in_a_thread)
+        thread.start()
+        thread.join()
+        assert spark.conf.get(key) == "7"
+    finally:
+        spark.conf.set(key, str(before))
+    assert made == [spark]

@@ -22,7 +22,7 @@ from seamark.model.ignored import ignored
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.planned_query import OFFSET_LOG
 from seamark.runtime.spark_versions import spark_class
-from seamark.runtime.state_backend import PROVIDER, provider_of
+from seamark.runtime.state_backend import PROVIDER, provider_of, session_setting
 from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.state import write_operators, written_frames
 from seamark.savepoints.record import (
@@ -104,7 +104,7 @@ def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
     found: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
     found[PROVIDER] = provider_of(job.backend)
     # A query pins this setting at its start; until then the log has none.
-    found[PARTITIONS] = str(job.partitions or spark.conf.get(PARTITIONS))
+    found[PARTITIONS] = str(job.partitions or session_setting(spark, PARTITIONS))
     return found
 
 

@@ -11,7 +11,12 @@ from seamark.api.settings import CLAIM_MODE_VARIABLE, DROP_STATE_VARIABLE, PARAL
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import Subscription, find_subscriptions
-from seamark.runtime.state_backend import PROVIDER, backend_of, backend_settings
+from seamark.runtime.state_backend import (
+    PROVIDER,
+    backend_of,
+    backend_settings,
+    session_setting,
+)
 from seamark.savepoints.restore.plan import ClaimMode, Side
 from seamark.savepoints.state.planned import Program
 
@@ -81,7 +86,7 @@ def new_job(
         directory,
         Program(job.stream, declared.output_mode, job.uids),
         {uid: type(sink.sink).__name__ for uid, sink in declared.sinks.items()},
-        StateBackend(backend_of(settings.get(PROVIDER) or str(spark.conf.get(PROVIDER)))),
+        StateBackend(backend_of(settings.get(PROVIDER) or str(session_setting(spark, PROVIDER)))),
         how.parallelism,
         how.allow_non_restored_state,
         ClaimMode(how.claim_mode),
