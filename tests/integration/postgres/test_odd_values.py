@@ -39,4 +39,5 @@ class TestPostgres(ValuesConformance):
                     postgres.url(), f"{place}.excluded", mode, keys, create_table=True
                 ),
                 read,
+                json_floats=True,
             )
