@@ -28,7 +28,11 @@ from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.ledger import LedgerWriter
-from seamark.checkpoint.sink_commits import CommittedElsewhereError, SinkCommits
+from seamark.checkpoint.sink_commits import (
+    LISTING_DEADLINE_S,
+    CommittedElsewhereError,
+    SinkCommits,
+)
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
@@ -529,6 +533,8 @@ class Coordinator:
                 self._store.check_identity(self.identity)
             if self.failure is None:
                 failpoints.drive(procedures.settle_own(self.generation, self._store, commits))
+                # The next start aborts the rest too: no sink that hangs holds up the end for long.
+                commits.deadline_s = min(commits.deadline_s, LISTING_DEADLINE_S)
                 whole = commits.sweep(self.generation + 1, once=False)
                 since = time.monotonic() if self.epochs.current is not None else self._retried_s
                 if (wait_s := since + quiesce_s - time.monotonic()) > 0:

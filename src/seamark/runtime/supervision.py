@@ -220,6 +220,8 @@ class Supervisor:
         if self._run is not None and self._started:  # it must find the same job again
             run.coordinator.identity = self._run.coordinator.identity
         self._run = run
+        if self._told_to_end.is_set():  # while it was made
+            run.give_up_recovery()
         return run
 
     def _live(self, run: StreamRun) -> None:
@@ -254,9 +256,7 @@ class Supervisor:
     def _settle(self) -> None:
         """Told to end while no query runs: commit or abort the epochs left by the failed run."""
         try:
-            run = self._next_run()
-            run.give_up_recovery()
-            run.settle()
+            self._next_run().settle()
         except SeamarkError as error:
             if self.cancelled:
                 raise

@@ -24,9 +24,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
-from seamark.model.errors import PreflightError, TooManyFailedCheckpointsError
+from seamark.job_run import JobRun
+from seamark.model.errors import (
+    CommitFailedError,
+    PreflightError,
+    TooManyFailedCheckpointsError,
+)
 from seamark.runtime.failures import CheckpointFailureReason
-from tests.threads import meanwhile
+from seamark.runtime.query import StreamRun
+from tests.chaos.driver import wait_until
+from tests.threads import RunningJob, meanwhile
 
 SECRET = "s3cr3t-of-the-sink"
 ATTEMPTS = 4
@@ -100,6 +107,32 @@ class RefusingWriter:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)
+
+
+class AwaySink(sm.SQLiteSink):
+    """Its system does not answer the driver while `AWAY` is set; the first commit ends the run."""
+
+    def create_committer(self, context: Any) -> Any:
+        return AwayCommitter(super().create_committer(context))
+
+
+AWAY = threading.Event()
+
+
+class AwayCommitter:
+    commits = 0
+
+    def __init__(self, committer: Any) -> None:
+        self._committer = committer
+
+    def commit(self, committables: Any) -> Any:
+        AwayCommitter.commits += 1
+        if AWAY.is_set():
+            raise CommitFailedError("gone") if self.commits == 1 else ConnectionError("away")
+        return self._committer.commit(committables)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._committer, name)
 
 
 def supervisor(job: sm.Job) -> Any:
@@ -299,6 +332,42 @@ def test_a_job_is_stopped_in_the_delay_before_a_restart(tmp_path: Path) -> None:
     job.run()
     assert supervisor(job).restarts == 1
     assert open_transactions(tmp_path) == []
+
+
+def test_a_job_is_stopped_while_a_restart_makes_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recovery of that run, of a system that is away, does not get its ten minutes."""
+    files(tmp_path, 2)
+    strategy = sm.RestartStrategy.fixed_delay(attempts=1, delay="100ms")
+
+    def declared() -> sm.Job:
+        job, rows = bounded_job(tmp_path, restart_strategy=strategy)
+        job.sink(rows, AwaySink(str(tmp_path / "out.db"), table="t"), "out")
+        return job
+
+    def stopped_while_made(run: JobRun) -> StreamRun:
+        made = new_run(run)
+        if run.supervisor.restarts:
+            run.supervisor.stop()
+        return made
+
+    new_run = JobRun._new_run
+    AWAY.set()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(JobRun, "_new_run", stopped_while_made)
+            job = declared()
+            running = RunningJob(job)
+            wait_until("a restart", lambda: job._run and supervisor(job).restarts, 120)
+            begun = time.monotonic()
+            wait_until("the end", lambda: supervisor(job).end is not None, 60)
+    finally:
+        AWAY.clear()
+    running.join()
+    assert time.monotonic() - begun < 30
+    declared().run()
+    assert count(tmp_path) == (10, 10)
 
 
 def test_what_a_user_must_mend_is_not_restarted(tmp_path: Path) -> None:
