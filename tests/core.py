@@ -82,7 +82,6 @@ them."""
 OLDEST_SPARK = {
     name: EVERY_SPARK[name]
     for name in (
-        "integration/jobs/test_two_sinks.py",
         "integration/jobs/test_spark_examples.py",
         "spark/jobs/test_unaligned.py",
         "spark/savepoints/test_savepoints.py",

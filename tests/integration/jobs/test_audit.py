@@ -196,7 +196,7 @@ def example(sink: dict[str, Any], fault: str) -> dict[str, Any]:
     return row
 
 
-@pytest.mark.parametrize("mode", ["prepared", "staged"])
+@pytest.mark.parametrize("mode", [pytest.param("prepared", marks=pytest.mark.chaos), "staged"])
 def test_nothing_is_found_where_nothing_is_wrong(
     kafka: LocalKafka,
     topic: Callable[..., str],

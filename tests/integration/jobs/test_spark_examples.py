@@ -175,6 +175,7 @@ def test_the_word_count_of_sparks_documentation(kafka: LocalKafka, tmp_path: Pat
         assert history == sorted(history) and len(history) > KILLS
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(1200)
 def test_the_windowed_count_of_sparks_documentation(kafka: LocalKafka, tmp_path: Path) -> None:
     head, _, rest = WORD_COUNT.read_text().partition("    # Create DataSet representing the stream")

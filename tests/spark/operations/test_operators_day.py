@@ -396,5 +396,6 @@ def test_by_the_command_line_alone(site: Site) -> None:
     live_a_day(site, ByCommandLine(site))
 
 
+@pytest.mark.chaos
 def test_by_rest_alone(site: Site) -> None:
     live_a_day(site, ByRest(site))
