@@ -39,7 +39,7 @@ def test_a_run_without_the_rest_ends_with_that_line(pytestconfig: pytest.Config)
     for workers in (["-p", "no:xdist"], ["-n", "2"]):
         done = subprocess.run(
             [sys.executable, *command, *workers, "tests/docs/test_alerts.py", "tests/servers"],
-            cwd=pytestconfig.rootpath, capture_output=True, text=True, timeout=120, check=False,
+            cwd=pytestconfig.rootpath, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         line = done.stdout.splitlines()[-1]

@@ -112,7 +112,7 @@ class Scenario:
                 **self.environment,
             },
             cwd=self.directory,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr[-3000:])

@@ -74,7 +74,7 @@ def create_topics(servers: str, *names: str) -> None:
 
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     for future in admin.create_topics([NewTopic(n, PARTITIONS, 1) for n in names]).values():
-        future.result(30)
+        future.result(300)
 
 
 def _seen(message: Any) -> Seen:

@@ -35,7 +35,7 @@ def promtool(tmp_path_factory: pytest.TempPathFactory) -> Promtool:
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [program, *map(str, arguments)],
-            capture_output=True, text=True, check=False, timeout=120,
+            capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
 
     return run

@@ -46,7 +46,7 @@ def topic(kafka: LocalKafka) -> Callable[..., str]:
 
     def create(partitions: int = 1) -> str:
         name = f"{prefix}-{next(numbers)}"
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(300)
         ends = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
         deadline = time.monotonic() + 10  # librdkafka may find no leader for a minute
         while time.monotonic() < deadline and any(

@@ -82,7 +82,7 @@ class SpooledJob:
             input=pickle.dumps((self.directory, self.sink)),
             env={**os.environ, failpoints.VARIABLE: failpoint},
             capture_output=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()

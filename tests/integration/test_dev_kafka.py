@@ -22,7 +22,7 @@ from seamark.model.errors import ConfigurationError, PreflightError
 
 def create_topic(servers: str, name: str, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(name, 1, replicas)])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, replicas)])[name].result(300)
 
 
 def send(servers: str, topic: str, value: bytes) -> None:

@@ -25,7 +25,7 @@ SEAMARK = Path(sys.executable).with_name("seamark")
 def seamark(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [SEAMARK, *map(str, arguments)],
-        input=stdin, capture_output=True, text=True, check=False, timeout=120,
+        input=stdin, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def test_tail_shows_rows_of_open_transactions_only_if_asked(kafka: LocalKafka, t
     tail = [SEAMARK, "topic", "tail", name, "--bootstrap-servers", servers, "-n", "1"]
     dirty = subprocess.run(
         [*tail[:-1], "2", "--from-beginning", "--isolation-level", "read_uncommitted"],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert dirty.stdout == "before\nopen\n"
     with subprocess.Popen(tail, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as clean:
@@ -108,7 +108,7 @@ def test_tail_shows_rows_of_open_transactions_only_if_asked(kafka: LocalKafka, t
         assert "read_committed" in clean.stderr.readline()
         producer.abort_transaction(60)
         seamark("topic", "produce", name, "--bootstrap-servers", servers, stdin="after\n")
-        assert clean.communicate(timeout=60)[0] == "after\n"
+        assert clean.communicate(timeout=300)[0] == "after\n"
 
 
 def test_made_up_clicks_have_their_user_as_key(kafka: LocalKafka, topic) -> None:

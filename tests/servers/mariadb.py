@@ -115,7 +115,7 @@ class MariaDBServer(ServerProcess):
             [script, "--no-defaults", f"--basedir={base}", f"--datadir={self._data}",
              f"--tmpdir={self._root}", "--auth-root-authentication-method=normal",
              "--skip-test-db", *_as_root()],
-            capture_output=True, text=True, timeout=120, check=False, cwd=self._root,
+            capture_output=True, text=True, timeout=300, check=False, cwd=self._root,
         )  # fmt: skip
         if done.returncode:
             raise AssertionError(f"{script} failed: {done.stdout}{done.stderr}")

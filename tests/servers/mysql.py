@@ -64,7 +64,7 @@ class MySQLServer(MariaDBServer):
             [self._programs / "mysqld", "--no-defaults", "--initialize-insecure",
              f"--basedir={self._programs.parent}", f"--datadir={self._data}",
              *(["--user=root"] if os.geteuid() == 0 else [])],
-            capture_output=True, text=True, timeout=120, check=False, cwd=self._root,
+            capture_output=True, text=True, timeout=300, check=False, cwd=self._root,
             env=self._environment(),
         )  # fmt: skip
         if done.returncode:

@@ -91,7 +91,7 @@ def _lacks_tls(program: str) -> bool:
     """Ask by a missing directory, to end at once either way."""
     options = ["--port", "0", "--tls-port", "0", "--dir", "/nowhere"]
     asked = subprocess.run(
-        [program, *options], capture_output=True, text=True, timeout=30, check=False
+        [program, *options], capture_output=True, text=True, timeout=300, check=False
     )
     return "/nowhere" not in asked.stdout + asked.stderr or "directive" in asked.stdout
 

@@ -80,7 +80,7 @@ class SecureKafka:
         """Create a topic and return its name."""
         from confluent_kafka.admin import NewTopic
 
-        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        self._admin.create_topics([NewTopic(name, partitions, 1)])[name].result(300)
         return name
 
     def grant(self, kind: str, name: str, *operations: str, user: str = USER) -> None:
@@ -101,11 +101,11 @@ class SecureKafka:
                 AclOperation[operation], AclPermissionType.ALLOW,
             )  # fmt: skip
             binding = AclBinding(*asked)
-            self._admin.create_acls([binding])[binding].result(30)
+            self._admin.create_acls([binding])[binding].result(300)
             # That is the controller's answer. The broker hears of it a little later.
             wait_until(
                 f"the broker knows {binding}",
-                lambda asked=asked: self._admin.describe_acls(AclBindingFilter(*asked)).result(30),
+                lambda asked=asked: self._admin.describe_acls(AclBindingFilter(*asked)).result(300),
                 30,
             )
 
@@ -122,7 +122,7 @@ class SecureKafka:
             info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
             scram = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
             self._admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
-            self._admin.alter_user_scram_credentials([scram])[USER].result(30)
+            self._admin.alter_user_scram_credentials([scram])[USER].result(300)
         except BaseException:
             self.cluster.stop()
             raise
@@ -146,4 +146,4 @@ def _make_certificates(store: Path, authority: Path) -> None:
         # Else the broker could take the authority's own certificate for its own.
         ["-delete", "-alias", "authority"],
     ):  # fmt: skip
-        subprocess.run([keytool, *arguments, *common], check=True, capture_output=True, timeout=60)
+        subprocess.run([keytool, *arguments, *common], check=True, capture_output=True, timeout=300)

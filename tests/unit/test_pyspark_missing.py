@@ -30,7 +30,7 @@ sys.meta_path.insert(0, Refused())
 def run(code: str, *path: Path) -> subprocess.CompletedProcess[str]:
     entries = [*map(str, path), SOURCES, *filter(None, sys.path)]
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(entries)},
     )  # fmt: skip
 

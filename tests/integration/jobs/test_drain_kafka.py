@@ -66,7 +66,7 @@ def test_what_was_read_is_counted(
     # The next job reads the rest, ends, begins again, and is drained with nothing more to read.
     second = RunningJob(declare(tmp_path, "second", servers, name), restore=path)
     second.wait_for_epochs(1)
-    second.job.trigger_checkpoint().result(120)
+    second.job.trigger_checkpoint().result(300)
     second.end()
     open_ = total(tmp_path, "first", "second")
     again = RunningJob(declare(tmp_path, "second", servers, name))

@@ -86,7 +86,7 @@ def brief(kafka: LocalKafka, topic: Topic) -> str:
     name = f"{topic()}-brief"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     made = NewTopic(name, 2, 1, config={"retention.ms": "60000"})
-    admin.create_topics([made])[name].result(30)
+    admin.create_topics([made])[name].result(300)
     return name
 
 

@@ -78,7 +78,7 @@ def running(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
     topic, out = f"{directory.name}-in", f"{directory.name}-out"
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for future in admin.create_topics([NewTopic(topic, 2, 1), NewTopic(out, 2, 1)]).values():
-        future.result(30)
+        future.result(300)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number in range(ROWS):
         producer.produce(topic, str(number), partition=number % 2)

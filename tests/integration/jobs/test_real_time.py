@@ -117,9 +117,9 @@ def test_a_job_with_two_sinks(kafka: LocalKafka, topic: Callable[[], str], tmp_p
                 break
         else:
             pytest.fail("no row was visible before the end of its epoch")
-        job.trigger_checkpoint().result(60)
+        job.trigger_checkpoint().result(300)
         assert read(servers, topics["exactly-once"]) == rows
-        savepoint = job.stop_with_savepoint(str(tmp_path / "savepoints")).result(60)
+        savepoint = job.stop_with_savepoint(str(tmp_path / "savepoints")).result(300)
     finally:
         running.end()
 

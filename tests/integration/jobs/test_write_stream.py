@@ -94,7 +94,7 @@ def seamark(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
         },
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -26,7 +26,7 @@ def limited_topic(kafka: LocalKafka, name: str, largest_bytes: int, partitions: 
 
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     config = {"max.message.bytes": str(largest_bytes)}
-    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(300)
     return name
 
 

@@ -71,7 +71,7 @@ class Home:
         asked = ConsumerGroupTopicPartitions(f"group-of-{topic or self.topic}")
         (answer,) = self.admin.list_consumer_group_offsets([asked]).values()
         try:
-            return {p.partition: p.offset for p in answer.result(30).topic_partitions}
+            return {p.partition: p.offset for p in answer.result(300).topic_partitions}
         except KafkaException as error:
             # A new broker makes, or loads, its topic of offsets (14, 15, 16). librdkafka calls an
             # answer that it could not parse not retriable.
@@ -83,7 +83,7 @@ class Home:
         parts = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
         asked = ConsumerGroupTopicPartitions(f"group-of-{self.topic}", parts)
         for answer in self.admin.alter_consumer_group_offsets([asked]).values():
-            assert all(part.error is None for part in answer.result(30).topic_partitions)
+            assert all(part.error is None for part in answer.result(300).topic_partitions)
 
     def committed(self, generation: int) -> list[int]:
         """The epochs committed by one driver, by the checkpoint's own records."""

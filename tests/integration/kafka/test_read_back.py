@@ -120,6 +120,6 @@ def test_rows_deleted_by_retention_are_passed_over(kafka: LocalKafka, topic: Top
     kit.wait_for_markers(kafka.bootstrap_servers)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for done in admin.delete_records([TopicPartition(name, 0, 11)]).values():
-        done.result(30)
+        done.result(300)
     rows = found(sink, job, kit.numbers([1]), committables)
     assert [(one.writers, len(one.rows)) for one in rows] == [((1,), 10)]

@@ -104,7 +104,7 @@ class TestOutages(OutageConformance):
         kafka, proxy = proxied
         name, turns = f"t{uuid.uuid4().hex}", itertools.count()
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(300)
         options = {"message.timeout.ms": 3000}
         sink = kit.sink_on(f"127.0.0.1:{proxy.port}", name, producer_options=options)
 

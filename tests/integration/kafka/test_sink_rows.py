@@ -259,7 +259,7 @@ def test_a_topic_deleted_while_a_task_writes_is_a_loud_failure(
     writer = sink.create_writer(kit.attempt(job))
     writer.write(kit.numbers(range(100)))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.delete_topics([name])[name].result(30)
+    admin.delete_topics([name])[name].result(300)
     with pytest.raises(WriteRefusedError, match=f"sink `{kit.UID}`.*{name}"):
         for i in range(100, 4000, 100):
             writer.write(kit.numbers(range(i, i + 100)))

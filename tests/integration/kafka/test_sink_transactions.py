@@ -48,7 +48,7 @@ def create(servers: str, name: str) -> str:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.create_topics([NewTopic(name, 3, 1)])[name].result(30)
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(300)
     return name
 
 

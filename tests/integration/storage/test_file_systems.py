@@ -146,7 +146,7 @@ def test_what_was_closed_survives_kill_9_of_its_writer(place: Any, directory: Di
         "os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], input=pickle.dumps(place), capture_output=True, timeout=60
+        [sys.executable, "-c", program], input=pickle.dumps(place), capture_output=True, timeout=300
     )
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     assert read(directory, "done") == b"done"

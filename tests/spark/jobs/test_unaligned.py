@@ -85,7 +85,7 @@ def test_a_savepoint_has_no_channel_state(tmp_path: Path) -> None:
     job = slow_job(tmp_path)
     running = RunningJob(job)
     wait_until("two epochs", lambda: len(written(tmp_path)) > 0 and job.checkpoints().history, 60)
-    savepoint = job.savepoint(str(tmp_path / "savepoints")).result(120)
+    savepoint = job.savepoint(str(tmp_path / "savepoints")).result(300)
     assert written(tmp_path) == list(range(ROWS)), "the savepoint's epoch wrote the rest"
     running.end()
     assert any(c.unaligned for c in job.checkpoints().history)

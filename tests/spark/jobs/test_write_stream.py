@@ -112,7 +112,7 @@ def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
     assert query.awaitTermination(0.1) is False
     query.explain()
     assert "Physical Plan" in capsys.readouterr().out
-    saved = query.job.savepoint(str(tmp_path / "saved")).result(60)
+    saved = query.job.savepoint(str(tmp_path / "saved")).result(300)
     assert Path(saved.removeprefix("file://")).is_dir()
     query.stop()
     assert (query.isActive, query.exception()) == (False, None)

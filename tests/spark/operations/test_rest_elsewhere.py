@@ -64,7 +64,7 @@ def verb(home: Path, *arguments: str, **environment: str) -> subprocess.Complete
     """Run a verb as on another machine."""
     return subprocess.run(
         [sys.executable, "-m", "seamark.cli.main", *arguments, "--storage", f"file://{home}/store"],
-        capture_output=True, text=True, timeout=120, cwd=home, check=False,
+        capture_output=True, text=True, timeout=300, cwd=home, check=False,
         env={
             **os.environ, "SEAMARK_HOME": str(home / "here"), "PYTHONPATH": f"{REPOSITORY}/src",
             **environment,

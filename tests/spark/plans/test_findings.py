@@ -70,7 +70,7 @@ def test_a_program_with_mistakes_is_told_each_of_them(tmp_path: Path) -> None:
     }
     told = subprocess.run(
         [sys.executable, "-m", "seamark", "explain", "--json", str(app)],
-        capture_output=True, text=True, check=False, timeout=180,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert told.returncode == 2, told.stderr  # an error is among them
     report = json.loads(told.stdout)["mistaken"]
@@ -95,7 +95,7 @@ def test_a_program_with_mistakes_is_told_each_of_them(tmp_path: Path) -> None:
     assert ends["out"]["chain"] == ["in", "out"]
     # And the job is refused, before anything is written.
     run = subprocess.run(
-        [sys.executable, str(app)], capture_output=True, text=True, check=False, timeout=180
+        [sys.executable, str(app)], capture_output=True, text=True, check=False, timeout=300
     )
     assert run.returncode == 1
     assert "ConfigurationError: sink `out`: transaction timeout 300s is not above" in run.stderr

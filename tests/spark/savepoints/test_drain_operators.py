@@ -143,7 +143,7 @@ def test_nothing_stays_open(
     started = RunningJob(declare(tmp_path, kinds))
     started.wait_for_epochs(FILES)
     if idle:  # the drained run has had no epoch: there is nothing new
-        started.job.trigger_checkpoint().result(120)
+        started.job.trigger_checkpoint().result(300)
         started.end()
         started = RunningJob(declare(tmp_path, kinds))
     record = sm.Savepoint(drain(started, tmp_path)).record

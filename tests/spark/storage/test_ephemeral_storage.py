@@ -46,7 +46,7 @@ def test_the_directory_ends_with_the_program() -> None:
         "print(storage_directory(sm.EphemeralStorage()))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
     )
     first, second = done.stdout.split()
     assert first == second != storage_directory(sm.EphemeralStorage())

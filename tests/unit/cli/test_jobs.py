@@ -271,7 +271,7 @@ def test_verbose_tells_on_stderr_which_driver_was_asked(storage: Path) -> None:
 def seamark(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "seamark", *arguments],
-        cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, **variables},
+        cwd=cwd, capture_output=True, text=True, timeout=300, env={**os.environ, **variables},
     )  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def test_an_error_of_the_program_is_shown_as_by_python(tmp_path: Path, program: 
     ended = seamark("explain", "app.py", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
     command = [sys.executable, "app.py"]
-    plain = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    plain = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert ended.stderr.replace(f"{tmp_path}/", "") == plain.stderr.replace(f"{tmp_path}/", "")
 
 

@@ -32,7 +32,7 @@ def seamark_run(tmp_path: Path):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("SEAMARK_")}
         return subprocess.run(
             [*SEAMARK, "run", *(before or []), "app.py", *(after or [])],
-            cwd=tmp_path, capture_output=True, text=True, timeout=120,
+            cwd=tmp_path, capture_output=True, text=True, timeout=300,
             env={**clean, **(environment or {})},
         )  # fmt: skip
 
@@ -90,7 +90,7 @@ def test_a_bug_of_the_program_keeps_its_traceback(seamark_run) -> None:
 
 def test_no_such_program(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [*SEAMARK, "run", "missing.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [*SEAMARK, "run", "missing.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert ended.returncode == 2
     assert ended.stderr.startswith("seamark: missing.py: there is no such file")
@@ -164,7 +164,7 @@ def plain(tmp_path: Path, program: str, **environment: str) -> subprocess.Comple
     (tmp_path / "app.py").write_text(program)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("SEAMARK_", "JAVA_HOME"))}
     return subprocess.run(
-        [sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300,
         env={**clean, **environment},
     )  # fmt: skip
 
@@ -200,7 +200,7 @@ def test_a_failpoint_that_is_none_ends_with_a_paragraph(tmp_path: Path, value: s
     assert ended.stderr.splitlines()[-1].startswith(says)
     command = subprocess.run(
         [*SEAMARK, "list", "--storage", "store"], cwd=tmp_path, capture_output=True, text=True,
-        timeout=120, env={**os.environ, "SEAMARK_FAILPOINT": value},
+        timeout=300, env={**os.environ, "SEAMARK_FAILPOINT": value},
     )  # fmt: skip
     assert command.returncode in (0, 2)
     assert "Traceback" not in command.stderr

@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def detached(program: str, *options: str) -> subprocess.CompletedProcess[str]:
     Path("app.py").write_text(program)
     command = [sys.executable, "-m", "seamark", "run", "-d", *options, "app.py"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_options_of_a_detached_run_alone(home: Path) -> None:
     for option in (["--log", "x"], ["--json"]):
         ended = subprocess.run(
             [sys.executable, "-m", "seamark", "run", *option, "app.py"],
-            capture_output=True, text=True, timeout=120,
+            capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert ended.returncode == 2
         assert f"{option[0]} goes with -d" in ended.stderr

@@ -74,7 +74,7 @@ def test_a_task_runs_without_what_only_drivers_need(tmp_path: Path) -> None:
     (tmp_path / "task").write_bytes(cloudpickle.dumps((pre_commit(job), batch, properties)))
     code = TASK.format(refused=OF_DRIVERS, task=str(tmp_path / "task"))
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -69,7 +69,7 @@ print(json.dumps(rows))
 """
     done = subprocess.run(
         [sys.executable, "-c", program, sink.path, *statements],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -131,7 +131,7 @@ sink.create_committer(SinkContext("j", "j", "s", 1, 5.0)).preflight()
 """
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path / "a.db")],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
     assert "pip install 'pyspark-seamark[sqlite]'" in done.stderr
@@ -302,7 +302,7 @@ sys.stdin.readline()
         assert answered(committer.abort, [lost], AbortOutcome.RETRY) == [AbortOutcome.RETRY]
         assert len(list(committer.list_lingering())) == 2  # reading goes on
         assert time.monotonic() - started < 60
-        other.communicate(b"\n", timeout=30)
+        other.communicate(b"\n", timeout=300)
     assert committer.commit([kept]) == [CommitOutcome.COMMITTED]
     assert committer.abort([lost]) == [AbortOutcome.ABORTED]
     assert elsewhere(sink, "SELECT * FROM t") == [[2]]
@@ -326,7 +326,7 @@ print(db.execute("SELECT count(*) FROM t").fetchone()[0], flush=True)
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"1\n"
         assert committer.commit([stage(sink, {"a": [2]}, epoch=1)]) == [CommitOutcome.COMMITTED]
-        assert reader.communicate(b"\n", timeout=30)[0] == b"1\n"
+        assert reader.communicate(b"\n", timeout=300)[0] == b"1\n"
     assert elsewhere(sink, "SELECT count(*) FROM t") == [[2]]
 
 
