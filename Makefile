@@ -59,9 +59,9 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-r
 test: setup $(CLASSES)
 	$(PYTEST) -m 'not chaos and not full' $(ARGS)
 
-## test-all: every test but the matrix of kills; names the slowest
+## test-all: every test but the matrix of kills; names the slowest. MINUTES=40 begins none outside of the core later
 test-all: setup $(CLASSES)
-	$(PYTEST) -m 'not chaos' --durations=20 $(ARGS)
+	$(PYTEST) -m 'not chaos' --durations=20 $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 VERSION ?= 4.0.5
 

@@ -1,15 +1,19 @@
 """The needs of every test: Spark's Python workers are this Python, Spark stays on loopback, and no
-driver outlives its test. Also the order of the files, and the tests left out of `make test`.
+driver outlives its test. Also the order of the files, the tests left out of `make test`, and those
+for which a run with an end has no time.
 
 The broker's fixtures are in `integration/conftest.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,8 +106,33 @@ every second of `LONGEST`: the others have the cores meanwhile."""
 TERMINAL: list[Any] = []
 """Pytest's own, where it shows dots alone."""
 
+UNTIL = "SEAMARK_TESTS_UNTIL"
+"""The end of a run with ``--minutes``, for pytest's workers."""
+
 left_out: Counter[str] = Counter()
 """How many tests of each folder `make test` leaves to `make test-all`."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--minutes",
+        type=float,
+        help="core first, and after so many minutes no other test; what comes before the end "
+        "differs from commit to commit",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.minutes is not None:
+        os.environ.setdefault(UNTIL, str(time.time() + 60 * config.option.minutes))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what a run with an end has no time for."""
+    is_over = time.time() > float(os.environ.get(UNTIL, "inf"))
+    if is_over and item.get_closest_marker("full"):
+        pytest.skip("this run's time is over: `make test-all` without MINUTES has every test")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -113,14 +142,26 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; within a file, and among the others, nothing moves."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first; within a file, and among the others, nothing moves. In a run
+    with an end, the core comes first, then the other files in an order of the commit's: over the
+    commits, each of them comes before the end of slow machines too."""
     core.mark(items)
     order = list(LONGEST)
     for number, name in enumerate(WAITING):
         order.insert(3 * number + 2, name)
     places = {Path(__file__).parent / name: place for place, name in enumerate(order)}
     items.sort(key=lambda item: places.get(item.path, len(order)))
+    if config.option.minutes is not None:
+        first = {item.path for item in items if not item.get_closest_marker("full")}
+        git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+        commit = subprocess.run(git, capture_output=True, check=False).stdout
+        items.sort(key=lambda item: "" if item.path in first else _digest(commit, item))
+
+
+def _digest(commit: bytes, item: pytest.Item) -> str:
+    name = item.nodeid.partition("::")[0]
+    return hashlib.sha256(commit + name.encode()).hexdigest()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
