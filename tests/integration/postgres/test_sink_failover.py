@@ -123,3 +123,22 @@ def test_a_committable_of_an_older_release_is_read(postgres: PostgresServer, sch
     assert list(committer.commit([read])) == [CommitOutcome.COMMITTED]
     assert list(committer.commit([read])) == [CommitOutcome.ALREADY_COMMITTED]
     committer.close()
+
+
+def test_a_server_that_does_not_tell_its_history(postgres: PostgresServer, schema: str) -> None:
+    """The number alone is asked for, as of an older release's transaction."""
+    asked = "EXECUTE ON FUNCTION pg_control_system()"
+    postgres.execute(f"CREATE ROLE managed LOGIN; REVOKE {asked} FROM PUBLIC")
+    postgres.execute(f"GRANT ALL ON SCHEMA {schema} TO managed")
+    postgres.execute(f"GRANT ALL ON {schema}.orders TO managed")
+    try:
+        sink = kit.sink_on(postgres, schema, url=postgres.url("managed"))
+        (committable,) = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
+        assert (committable.system, committable.timeline) == (0, 0)
+        committer = sink.create_committer(kit.driver(2))
+        assert list(committer.commit([committable])) == [CommitOutcome.COMMITTED]
+        assert list(committer.commit([committable])) == [CommitOutcome.ALREADY_COMMITTED]
+        committer.close()
+        assert kit.visible(postgres, schema) == list(range(5))
+    finally:
+        postgres.execute(f"GRANT {asked} TO PUBLIC; DROP OWNED BY managed; DROP ROLE managed")

@@ -16,7 +16,7 @@ from seamark.model.errors import PreCommitError
 from seamark.model.ignored import ignored
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres.committable import PostgresCommittable, from_gid, gid, gid_prefix
-from seamark.sinks.postgres.connection import driver, within
+from seamark.sinks.postgres.connection import driver, may_pass, within
 from seamark.sinks.postgres.table import Table
 from seamark.sinks.postgres.writer import CopyWriter
 
@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 ABORT_TIMEOUT_S = 5.0
 # The control file has the timeline of the last checkpoint, which may be older than a promotion.
 _HISTORY = (
-    "system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int "
-    "FROM pg_control_system()"
+    "SELECT system_identifier, "
+    "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int FROM pg_control_system()"
 )
 
 
@@ -44,9 +44,8 @@ class PreparedWriter(CopyWriter):
 
     def _flush(self) -> PostgresCommittable:
         at = self._context
-        xid, system, timeline = self._connection.execute(
-            f"SELECT pg_current_xact_id()::text::int8, {_HISTORY}"
-        ).fetchone()
+        xid = int(self._connection.execute("SELECT pg_current_xact_id()::text").fetchone()[0])
+        system, timeline = _history(self._connection)
         handle = gid(at, f"x{xid}")
         said = self._connection.execute(f"PREPARE TRANSACTION {_literal(handle)}").statusmessage
         if said != "PREPARE TRANSACTION":
@@ -80,7 +79,7 @@ def end(connection: Any, committable: PostgresCommittable, *, commit: bool) -> F
 
 def _fate(connection: Any, committable: PostgresCommittable) -> Fate:
     fate = _status(connection, committable)
-    system, timeline = connection.execute(f"SELECT {_HISTORY}").fetchone()
+    system, timeline = _history(connection)
     # A later timeline has the ids of an earlier one's beginning: one that it did not commit is not
     # there, one that it committed may be another client's.
     proved = system == committable.system and (
@@ -97,6 +96,19 @@ def _fate(connection: Any, committable: PostgresCommittable) -> Fate:
         committable.rows, committable.xid % 2**32,
     )  # fmt: skip
     return Fate.GONE
+
+
+def _history(connection: Any) -> tuple[int, int]:
+    """Return the server's system identifier and timeline; zeros where it does not tell: a managed
+    one may lack these functions, or refuse them."""
+    try:
+        with connection.transaction():  # the caller's goes on
+            system, timeline = connection.execute(_HISTORY).fetchone()
+    except driver().Error as error:
+        if may_pass(error):
+            raise
+        return 0, 0
+    return system, timeline
 
 
 def _status(connection: Any, committable: PostgresCommittable) -> Fate:
