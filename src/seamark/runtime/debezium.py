@@ -44,6 +44,12 @@ _FIELDS = (
 )
 _SCHEMA = f"schema STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: {_FIELDS}>>>"
 _CORRUPT = "_seamark_corrupt"
+_ROUNDED = (
+    r'"(?:%s)"\s*:\s*(?:[\[{][^\]}]*?[\[:,]\s*)?'
+    r"-?(?=[0-9]*[.eE])[0.]*[1-9](?:\.?[0-9]){14,}\.?[1-9]"
+)
+"""JSON in which a field, or a list or object in it, has a number of more than 15 digits that Spark
+would read as a double."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a long value that a change has left as it was."""
 
@@ -159,10 +165,15 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
         whole = whole.add("schema", StructType.fromDDL(_SCHEMA)["schema"].dataType)
     key = F.col("key") if "key" in df.columns else F.lit(None)
     records = df.where(F.col("value").isNotNull())
-    records = records.select(key.alias("key"), _json("value", whole).alias("read"))
+    both = F.concat_ws(" ", key.cast("string"), F.col("value").cast("string"))
+    decimals = [rf"\Q{f.name}\E" for f in columns if "decimal(" in f.dataType.simpleString()]
+    rounded = both.rlike(_ROUNDED % "|".join(decimals)) if decimals else F.lit(False)
+    records = records.select(
+        key.alias("key"), _json("value", whole).alias("read"), rounded.alias("rounded")
+    )
     read, change = F.col("read"), F.col("change")
     plain = F.struct(*(read[name].alias(name) for name in envelope.names))
-    is_read = read.isNotNull() & read[_CORRUPT].isNull()
+    is_read = read.isNotNull() & read[_CORRUPT].isNull() & ~F.col("rounded")
     fields_of = F.lit(None)
     if "schema" in whole.names:
         rows = F.filter(read["schema"]["fields"], lambda f: f["field"].isin("before", "after"))

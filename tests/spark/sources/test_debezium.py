@@ -242,6 +242,25 @@ def test_a_decimal_within_is_exact_or_unreadable(
     assert plain == wanted
 
 
+def test_a_number_that_spark_would_read_as_a_double_is_unreadable(spark: SparkSession) -> None:
+    """As Kafka's converter writes it with `decimal.format=NUMERIC`."""
+    numbers = {
+        "1.500000000000000000": "insert", "12345678901234567890": "insert", "-7.25": "insert",
+        "0.1000000000000000000001": "unreadable", "12345678901234567.125": "unreadable",
+        "1.234567890123456789E-6": "unreadable", '"12345678901234567.125"': "insert",
+    }  # fmt: skip
+    text = '{"before": null, "after": {"id": 1, "d": 0.12345678901234567, "n": %s}, "op": "c"}'
+    for kind, around in (("DECIMAL(38,10)", "%s"), ("ARRAY<DECIMAL(38,10)>", "[1.5, %s]")):
+        changes = [(text % (around % number)).encode() for number in numbers]
+        found = rows(spark, *changes, schema=f"id BIGINT, d DOUBLE, n {kind}")
+        assert [row.op for row in found] == list(numbers.values())
+        for number, row in zip(numbers, found, strict=True):
+            if row.op == "insert":
+                last = row.n if around == "%s" else row.n[-1]
+                assert last == Decimal(number.strip('"'))
+        assert {row.d for row in found if row.op == "insert"} == {0.12345678901234567}
+
+
 def test_what_else_an_array_may_have(spark: SparkSession) -> None:
     """Spark's from_json takes a number for the seconds since 1970."""
     schema = "id BIGINT, n ARRAY<TIMESTAMP>, d ARRAY<DATE>, s ARRAY<STRING>, p ARRAY<DECIMAL(9,2)>"
