@@ -7,6 +7,7 @@ The broker's fixtures are in `integration/conftest.py`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -108,6 +109,8 @@ TERMINAL: list[Any] = []
 
 UNTIL = "SEAMARK_TESTS_UNTIL"
 """The end of a run with ``--minutes``, for pytest's workers."""
+ORDER = "SEAMARK_TESTS_ORDER"
+"""What the order of its files comes from: all workers need the same."""
 
 left_out: Counter[str] = Counter()
 """How many tests of each folder `make test` leaves to `make test-all`."""
@@ -125,6 +128,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.minutes is not None:
         os.environ.setdefault(UNTIL, str(time.time() + 60 * config.option.minutes))
+        os.environ.setdefault(ORDER, _commit())
+
+
+def _commit() -> str:
+    """Return the commit; where git does not tell, the day."""
+    where = ["-c", "safe.directory=*", "-C", str(Path(__file__).parent)]
+    with contextlib.suppress(OSError):
+        git = ["git", *where, "rev-parse", "HEAD"]
+        done = subprocess.run(git, capture_output=True, text=True, check=False)
+        if commit := done.stdout.strip():
+            return commit
+    return time.strftime("%F")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -154,14 +169,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places.get(item.path, len(order)))
     if config.option.minutes is not None:
         first = {item.path for item in items if not item.get_closest_marker("full")}
-        git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-        commit = subprocess.run(git, capture_output=True, check=False).stdout
-        items.sort(key=lambda item: "" if item.path in first else _digest(commit, item))
+        items.sort(key=lambda item: "" if item.path in first else _digest(item))
 
 
-def _digest(commit: bytes, item: pytest.Item) -> str:
+def _digest(item: pytest.Item) -> str:
     name = item.nodeid.partition("::")[0]
-    return hashlib.sha256(commit + name.encode()).hexdigest()
+    return hashlib.sha256((os.environ[ORDER] + name).encode()).hexdigest()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:

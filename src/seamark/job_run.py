@@ -22,6 +22,7 @@ from seamark.runtime.job_plan import JobPlan, job_graph
 from seamark.runtime.job_transactions import answer_in_driver
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.query import StreamRun
+from seamark.runtime.state_backend import clone_session
 from seamark.runtime.stop_signals import stop_before_jvm, stop_on_signals
 from seamark.runtime.supervision import Supervisor
 from seamark.savepoints.claims import ClaimDisposal
@@ -69,7 +70,7 @@ class JobRun:
             sink_transactions=self._sink_transactions,
             **shown,
         )
-        self._started = plan.spark._jsparkSession.cloneSession()
+        self._started = clone_session(plan.spark)
         self._rest = RestServer(self._view, rest)
         self.supervisor = Supervisor(
             plan.spark, declared, self._new_run, directory, redactor, self._begun

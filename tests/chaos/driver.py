@@ -26,8 +26,15 @@ _COMMITTED = re.compile(r"epoch=(\d+) status=COMPLETED .* rows=(\d+) .* decision
 SLOWEST = 3
 """A wait may take this many times as long as it says: two slow cores with three tests at once need
 it, and a wait that comes to its end takes no longer."""
+LONGEST_S = 840
+"""Before pytest's own end of a test, which tells nothing of the driver."""
 
 __all__ = ["MARK", "REPOSITORY", "Driver", "kill_marked", "marked", "spark_submit", "wait_until"]
+
+
+def patient(timeout_s: float) -> float:
+    """Return how long a wait may take here."""
+    return max(timeout_s, min(SLOWEST * timeout_s, LONGEST_S))
 
 
 def wait_until(
@@ -36,12 +43,13 @@ def wait_until(
     """Return the first true value of `condition`; AssertionError naming `what` at the timeout. A
     condition that takes long to tell is asked less often: the job that it waits for needs the CPU.
     With a short `pause_s`, for a passing moment, it is not."""
-    deadline = time.monotonic() + SLOWEST * timeout_s
+    timeout_s = patient(timeout_s)
+    deadline = time.monotonic() + timeout_s
     asked = time.monotonic()
     while not (value := condition()):
         took_s = time.monotonic() - asked
         if asked + took_s > deadline:
-            raise AssertionError(f"{what}: not within {SLOWEST * timeout_s:g} s")
+            raise AssertionError(f"{what}: not within {timeout_s:g} s")
         time.sleep(pause_s if pause_s < 0.05 else max(pause_s, min(3 * took_s, 2)))
         asked = time.monotonic()
     return value
@@ -75,7 +83,7 @@ class Driver(DriverProcess):
 
     def wait(self, timeout_s: float) -> int:
         """Return the exit code; AssertionError at the timeout."""
-        return super().wait(SLOWEST * timeout_s)
+        return super().wait(patient(timeout_s))
 
     def jvm(self) -> psutil.Process:
         """Return the Spark JVM."""

@@ -8,7 +8,7 @@ all other faults, a store that is away included, after the client's own few trie
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 I = TypeVar("I")  # noqa: E741 - an item
@@ -108,7 +108,9 @@ class RenamingDirectory(Directory, Protocol):
 def in_threads(ask: Callable[[I], T], items: Sequence[I], at_once: int) -> list[T]:
     """Return the answer for each item, of which `at_once` are asked at a time. When the program
     ends, no thread begins any more, and they are asked one after another."""
+    asked: list[Future[T]] = []
     if min(at_once, len(items)) > 1:
-        with contextlib.suppress(RuntimeError), ThreadPoolExecutor(at_once) as threads:
-            return list(threads.map(ask, items))
-    return [ask(item) for item in items]
+        with ThreadPoolExecutor(at_once) as threads, contextlib.suppress(RuntimeError):
+            for item in items:
+                asked.append(threads.submit(ask, item))
+    return [one.result() for one in asked] + [ask(item) for item in items[len(asked) :]]

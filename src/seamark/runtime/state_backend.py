@@ -34,7 +34,7 @@ FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SNAPSHOT_INTERVAL = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 
 _starting = threading.Lock()
-_lending = threading.Lock()
+_lending = threading.RLock()  # a signal may come while it is held
 _lent: dict[tuple[str, str], tuple[int, str | None]] = {}
 """By session and setting: how many queries use it, and the value before the first."""
 
@@ -90,10 +90,27 @@ def format_settings(
 
 
 def session_setting(spark: SparkSession, key: str, *default: str | None) -> Any:
-    """Return a setting as ``spark.conf.get``; while a query starts, whose own settings the session
-    has, wait."""
-    with _starting:
-        return spark.conf.get(key, *default)
+    """Return a setting as ``spark.conf.get``, also while the session has a query's own."""
+    with _lending:
+        lent = _lent.get((str(spark._jsparkSession.sessionUUID()), key))
+        if lent is None:
+            return spark.conf.get(key, *default)
+    if lent[1] is not None:
+        return lent[1]
+    return default[0] if default else spark._jsparkSession.newSession().conf().get(key)
+
+
+def clone_session(spark: SparkSession) -> Any:
+    """Return Java's clone of the session, without what it has of a query's own settings."""
+    session = str(spark._jsparkSession.sessionUUID())
+    with _lending:
+        clone = spark._jsparkSession.cloneSession()
+        for (of, key), (_, before) in _lent.items():
+            if of == session and before is None:
+                clone.conf().unset(key)
+            elif of == session:
+                clone.conf().set(key, before)
+    return clone
 
 
 @contextlib.contextmanager
@@ -117,8 +134,9 @@ def lent_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[
         for key in settings:
             users, before = _lent.get((session, key), (0, spark.conf.get(key, None)))
             _lent[session, key] = users + 1, before
-        _put(spark, settings)
     try:
+        with _lending:
+            _put(spark, settings)
         yield
     finally:
         with _lending:

@@ -186,7 +186,10 @@ class Supervisor:
         while not self._told_to_end.wait(delay_s):
             self._waits_to_restart = False
             try:
-                self._live(self._next_run())
+                run = self._next_run()
+                if self._told_to_end.is_set():  # while it was made: no query for it
+                    break
+                self._live(run)
                 return
             except Exception as error:
                 if self._told_to_end.is_set() or self._run is None:

@@ -127,8 +127,10 @@ def read_committed(connection: Any) -> None:
 def see_others(connection: Any) -> None:
     """In a cluster, let each statement wait for what other nodes have committed before it."""
     names = "', '".join(_AFTER_OTHERS)
-    for name, _ in rows(connection, f"SHOW VARIABLES WHERE Variable_name IN ('{names}')"):
-        execute(connection, f"SET SESSION {name}={_AFTER_OTHERS[name]}")
+    for name, value in rows(connection, f"SHOW VARIABLES WHERE Variable_name IN ('{names}')"):
+        # AFTER, which also lets others see a commit at once, is kept.
+        wanted = "'BEFORE_AND_AFTER'" if str(value).endswith("AFTER") else _AFTER_OTHERS[name]
+        execute(connection, f"SET SESSION {name}={wanted}")
 
 
 def execute(connection: Any, sql: str | bytes, values: Sequence[object] | None = None) -> int:

@@ -232,7 +232,9 @@ def table_findings(sink: PostgresSink, name: str, facts: TableFacts) -> Iterator
     if facts.bound:
         found = "row policies bind this user: they refuse COPY, and staged rows after the decision"
         remedy = f"ALTER ROLE {facts.user} BYPASSRLS, or take the table's owner"
-        yield Finding(FindingCode.SV005, name, found, remedy)
+        # Policies that let every row through refuse no staged one.
+        severity = Severity.ERROR if sink.mode == "prepared" else Severity.WARNING
+        yield Finding(FindingCode.SV005, name, found, remedy, severity)
     for of in facts.unlogged:
         found = f"{of} is UNLOGGED: the server empties it when it comes up after a crash"
         remedy = f"ALTER TABLE {of} SET LOGGED"

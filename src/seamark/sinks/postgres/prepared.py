@@ -16,7 +16,7 @@ from seamark.model.errors import PreCommitError
 from seamark.model.ignored import ignored
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres.committable import PostgresCommittable, from_gid, gid, gid_prefix
-from seamark.sinks.postgres.connection import driver, may_pass, within
+from seamark.sinks.postgres.connection import driver, within
 from seamark.sinks.postgres.table import Table
 from seamark.sinks.postgres.writer import CopyWriter
 
@@ -79,6 +79,8 @@ def end(connection: Any, committable: PostgresCommittable, *, commit: bool) -> F
 
 def _fate(connection: Any, committable: PostgresCommittable) -> Fate:
     fate = _status(connection, committable)
+    if not committable.system:
+        return fate
     system, timeline = _history(connection)
     # A later timeline has the ids of an earlier one's beginning: one that it did not commit is not
     # there, one that it committed may be another client's.
@@ -86,7 +88,7 @@ def _fate(connection: Any, committable: PostgresCommittable) -> Fate:
         timeline == committable.timeline
         or (timeline > committable.timeline and fate is not Fate.COMMITTED)
     )
-    if proved or not committable.system:
+    if proved:
         return fate
     _log.error(
         "%s: prepared by the server %d on its timeline %d, and this is %d on %d: a failover or a "
@@ -100,12 +102,12 @@ def _fate(connection: Any, committable: PostgresCommittable) -> Fate:
 
 def _history(connection: Any) -> tuple[int, int]:
     """Return the server's system identifier and timeline; zeros where it does not tell: a managed
-    one may lack these functions, or refuse them."""
+    one may lack these functions or refuse them, as Aurora does without logical replication."""
     try:
         with connection.transaction():  # the caller's goes on
             system, timeline = connection.execute(_HISTORY).fetchone()
     except driver().Error as error:
-        if may_pass(error):
+        if str(error.sqlstate)[:2] not in ("0A", "42", "55"):
             raise
         return 0, 0
     return system, timeline

@@ -35,9 +35,15 @@ log = logging.getLogger(__name__)
 class _Call:
     """One call of `send`, for these handles. `outcome` is done when it has returned or raised."""
 
+    committer: "WriteAheadCommitter"
     key: tuple[str, int]
     handles: list[str]
     outcome: Future[None]
+
+    def failed_before(self, committer: "WriteAheadCommitter") -> bool:
+        """Return whether it failed in an earlier run: the target may be mended since."""
+        ended = self.outcome.done() and self.outcome.exception() is not None
+        return ended and self.committer is not committer
 
 
 _calls: dict[tuple[str, int], _Call] = {}
@@ -107,7 +113,7 @@ class WriteAheadCommitter:
         handles = [b.handle for b in waiting]
         token = EpochToken(waiting[0].job_id, waiting[0].sink_uid, waiting[0].epoch)
         call = _calls.get((epoch.directory.uri, epoch.epoch))
-        if call is None or call.handles != handles:
+        if call is None or call.handles != handles or call.failed_before(self):
             problems = [found for b in waiting if (found := epoch.problem(b))]
             problems = problems or [f"{h}: aborted" for h in handles if not epoch.claim(h)]
             if problems and epoch.has_changed():  # another driver of this job claimed or sent them
@@ -128,7 +134,8 @@ class WriteAheadCommitter:
 
     def _begin(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> _Call:
         """Call `send` in a thread of its own, which is in the sink's session."""
-        call, context = _Call((epoch.directory.uri, epoch.epoch), handles, Future()), self._context
+        key, context = (epoch.directory.uri, epoch.epoch), self._context
+        call = _Call(self, key, handles, Future())
 
         def run() -> None:
             try:

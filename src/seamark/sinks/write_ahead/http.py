@@ -32,6 +32,8 @@ _TRIES = 3
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 _SHOWN_ANSWER = 300
+_paused_until: dict[str, float] = {}
+"""By URL: no request before, as the endpoint asked for a pause longer than a call."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -121,6 +123,8 @@ class HttpSink(WriteAheadSink):
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """POST the rows, in requests of `rows_per_request` rows or `PART_BYTES`."""
+        if (left_s := _paused_until.get(self.url, 0.0) - time.monotonic()) > 0:
+            raise ConnectionError(f"it asks for a pause, of which {left_s:.0f} s are left")
         pool, url = self._pool(time.monotonic() + self.send_timeout_s)
         for number, some in enumerate(_requests(batches, self.rows_per_request)):
             key = f"{token}.{number}" if number else str(token)
@@ -147,13 +151,15 @@ class HttpSink(WriteAheadSink):
     def _pool(self, until: float) -> tuple[Any, str]:
         """Return a pool, and the URL without its login. The pool waits for no ``Retry-After`` that
         ends later than `until`."""
-        urllib3 = _urllib3()
-        parts = urlsplit(self.url)
+        urllib3, whole = _urllib3(), self.url
+        parts = urlsplit(whole)
 
         class Retry(urllib3.Retry):  # type: ignore[misc,name-defined]
             def increment(self, *given: Any, response: Any = None, **more: Any) -> Any:
                 after_s = self.get_retry_after(response) if response else None
-                if time.monotonic() + (after_s or 0) > until:
+                ends = time.monotonic() + (after_s or 0)
+                if ends > until:
+                    _paused_until[whole] = ends
                     raise urllib3.exceptions.MaxRetryError(None, "")
                 return super().increment(*given, response=response, **more)
 

@@ -117,12 +117,17 @@ def test_a_server_that_stays_unwilling_is_no_refusal(server: HttpEndpoint) -> No
 def test_a_pause_longer_than_the_call_may_take_is_left_to_seamark(
     server: HttpEndpoint, after: str
 ) -> None:
-    """Else the request would go out long after its job has ended."""
-    sink = WriteAheadSink.http(f"{server.url}/rows", format="arrow")
+    """Else the request would go out long after its job has ended. Until the pause is over, no other
+    goes out either: each would bring the epoch's first rows again."""
+    sink = WriteAheadSink.http(f"{server.url}/rows?pause={len(after)}", format="arrow")
     server.ask("/script", [[429, {"Retry-After": after}]])
     begun = time.monotonic()
     with pytest.raises(ConnectionError, match="it answers 429"):
         sink.send(batches([1]), TOKEN)
+    asked = len(server.ask("/requests"))
+    with pytest.raises(ConnectionError, match="it asks for a pause"):
+        sink.send(batches([1]), TOKEN)
+    assert len(server.ask("/requests")) == asked
     assert time.monotonic() - begun < 10
 
 
