@@ -39,7 +39,7 @@ def test_values_as_text_numbers_and_objects() -> None:
         savepoint_dir="/savepoints",
         interval=timedelta(seconds=2),
         mode="at-least-once",
-        timeout=300,
+        timeout=30,
         min_pause="500ms",
         externalized_retention="DELETE_ON_CANCELLATION",
         unaligned=True,
