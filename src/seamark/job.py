@@ -305,11 +305,11 @@ class Job:
         program's query. Raises RestoreError, SavepointError or CorruptRecordError if nothing can be
         read at `path`, ConfigurationError for a wrong value.
         """
-        declared = self.declaration
+        declared, spark = self.declaration, self._session()
         declared.require_whole()
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         return plan_restore(
-            self._session(),
+            spark,
             path,
             self._new_job(how, JobPlan(declared)),
             into_directory=self._run is None or self._run.supervisor.end is not None,

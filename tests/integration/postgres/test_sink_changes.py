@@ -57,9 +57,7 @@ def test_deletes_need_their_privilege(postgres: PostgresServer) -> None:
             schema_of = SCHEMA if op else SCHEMA[:2]
             committer = sink.create_committer(kit.driver(schema=schema_of))
             if refused:
-                with pytest.raises(
-                    PreflightError, match=r"lacks DELETE.*GRANT INSERT, SELECT, UPD"
-                ):
+                with pytest.raises(PreflightError, match=r"lacks DELETE.*GRANT DELETE ON"):
                     committer.preflight()
             else:
                 committer.preflight()
