@@ -7,10 +7,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/setup-done
 DEMO_READY := $(VENV)/demo-done
 CLASSES := $(VENV)/spark-classes.jsa
+SITE_VENV := .venv-docs
+SITE_READY := $(SITE_VENV)/setup-done
 # The PySpark that every test runs on; `make test-spark` takes another one.
 PINNED := 'pyspark==4.2.*'
 
-.PHONY: setup lint format test test-all test-spark test-oldest-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
+.PHONY: setup lint format docs test test-all test-spark test-oldest-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard bench-data-source dist audit sbom clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/seamark)
 setup: $(READY)
@@ -45,6 +47,18 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format --exclude '*.md'
+
+# Sphinx has an environment of its own, which sees the packages of $(VENV) too: autodoc imports Seamark.
+$(SITE_READY): $(READY)
+	$(BIN)/python -m venv --clear --without-pip $(SITE_VENV)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> "$$($(SITE_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/others.pth"
+	$(BIN)/python -m pip --disable-pip-version-check --python $(SITE_VENV)/bin/python install --quiet -e '.[docs]'
+	@touch $@
+
+## docs: the site, in build/docs, with llms.txt; a warning is a failure. Nothing is fetched once it is set up
+docs: $(SITE_READY)
+	$(SITE_VENV)/bin/python -m sphinx -q -E -W --keep-going -c docs/site -d build/doctrees . build/docs
 
 # Half of what a short-lived Spark JVM costs is the loading of its classes.
 $(CLASSES): $(READY) tests/class_archive.py
@@ -105,6 +119,7 @@ demo-kafka: $(or $(wildcard $(READY)),$(DEMO_READY))
 
 ## bench, bench-sinks: Kafka to Kafka beside Spark's own sink; each database sink beside a plain load
 ## bench-shared: one stream into one, two and four sinks
+## bench-data-source: a batch of format("seamark") beside Spark's own Kafka sink, and its commit into SQLite
 ## bench-dashboard: a job looked at by twenty browsers, and not (needs Debian's chromium)
 bench: setup
 	$(BIN)/python -m benchmarks.kafka_sink $(ARGS)
@@ -115,8 +130,40 @@ bench-sinks: setup
 bench-shared: setup
 	$(BIN)/python -m benchmarks.shared_sinks $(ARGS)
 
+bench-data-source: setup
+	$(BIN)/python -m benchmarks.data_source $(ARGS)
+
 bench-dashboard: setup
 	$(BIN)/python -m benchmarks.dashboard $(ARGS)
 
+TOOLS := .venv-release
+INSTALLED := .venv-installed
+
+$(TOOLS)/ready:
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/python -m pip --disable-pip-version-check install --quiet build twine pip-audit cyclonedx-bom
+	@touch $@
+
+## dist: dist/ with the sdist, and the wheel made of it; their metadata is checked
+dist: $(TOOLS)/ready
+	rm -rf dist
+	$(TOOLS)/bin/pyproject-build
+	$(TOOLS)/bin/twine check --strict dist/*
+
+# What a user with every extra gets, and nothing of the tests.
+$(INSTALLED)/ready: pyproject.toml
+	$(PYTHON) -m venv --clear $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip --disable-pip-version-check install --quiet '.[spark,all,verify]'
+	@touch $@
+
+## audit, sbom: known faults of what all extras bring (asks a service); dist/sbom.cdx.json lists it
+audit: $(TOOLS)/ready $(INSTALLED)/ready
+	$(INSTALLED)/bin/python -m pip freeze --exclude pyspark-seamark > $(INSTALLED)/packages.txt
+	$(TOOLS)/bin/pip-audit --strict --no-deps --disable-pip -r $(INSTALLED)/packages.txt
+
+sbom: $(TOOLS)/ready $(INSTALLED)/ready
+	@mkdir -p dist
+	$(TOOLS)/bin/cyclonedx-py environment --output-reproducible -o dist/sbom.cdx.json $(INSTALLED)/bin/python
+
 clean:
-	rm -rf .venv .venv-spark-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

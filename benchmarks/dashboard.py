@@ -36,8 +36,8 @@ from tests.chaos.driver import Driver, wait_until
 from tests.dashboard.chromium import browser
 from tests.dashboard.server import Dashboard
 
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.statistics_store import CHECKPOINTS_KEPT, StatisticsStore
+from seamark.files.local import LocalDirectory
 
 PROGRAM = """
 import seamark as sm
@@ -108,7 +108,7 @@ class Client(threading.Thread):
 
 def fill(directory: Path) -> None:
     """Give the job 1,000 checkpoints: copies of the last ones that it has made itself."""
-    store = StatisticsStore(LocalFiles(directory))
+    store = StatisticsStore(LocalDirectory(directory))
     own = store.records()
     for place in range(CHECKPOINTS_KEPT - len(own)):
         record = own[-1 - place % 5]

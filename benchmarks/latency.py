@@ -1,6 +1,7 @@
 """Latency of a row: from `produce` to the reader, micro-batches beside real time, real Kafka.
 
     python -m benchmarks.latency [--rate 200] [--seconds 60] [--warm-up 30]
+    python -m benchmarks.latency --backlog 4000000 [--python]
 
 One program, one broker on this machine, topics of PARTITIONS partitions, one job after another.
 Each row carries the moment at which it was produced; a reader (`read_committed`) subtracts it from
@@ -8,7 +9,12 @@ the moment at which it gets the row. Producer and reader do not linger. Rows of 
 count. `load` is that of the machine at the end.
 
 Micro-batches run one after another without pause (`interval` 0), as soon as they can. In real time
-an epoch takes 10 s at-least-once, and 1 s exactly-once, since rows are visible at its end.
+an epoch takes 10 s at-least-once, and 1 s or half of one exactly-once, since rows are visible at
+its end.
+
+With ``--backlog`` a topic holds so many rows of 100 bytes before a job in real time starts. The
+rate is that of its tasks together while the middle 80 % of the rows arrive at the broker. With
+``--python`` the rows pass a function in Python, and are written by Python.
 """
 
 from __future__ import annotations
@@ -35,6 +41,7 @@ VARIANTS: list[tuple[Literal["micro-batch", "real-time"], str, str]] = [
     ("real-time", "at-least-once", "10s"),
     ("micro-batch", "exactly-once", "0s"),
     ("real-time", "exactly-once", "1s"),
+    ("real-time", "exactly-once", "500ms"),
 ]
 
 
@@ -100,30 +107,87 @@ def topics(servers: str) -> Iterator[tuple[str, str]]:
     yield made
 
 
+def a_job(
+    servers: str,
+    topics: tuple[str, str],
+    storage: str,
+    variant: tuple[str, Any, str],
+    *,
+    python: bool = False,
+) -> sm.Job:
+    """Return a job that copies the first topic into the second."""
+    execution, delivery, interval = variant
+    source, target = topics
+    job = sm.Job(
+        f"latency-{execution}-{delivery}",
+        sm.CheckpointConfig(storage=storage, interval=interval, timeout="2min"),
+    )
+    rows = job.source(sm.KafkaSource(servers, source, starting_offsets="earliest"), uid="in")
+    sink = sm.KafkaSink(
+        servers,
+        topic=target,
+        delivery_guarantee=delivery,
+        transactional_id_prefix=target,
+        producer_options={"linger.ms": 0},
+    )
+    passed = rows.select("key", "value")
+    if python:
+        passed = sm.process(passed, lambda batch: batch, "key BINARY, value BINARY", uid="same")
+    job.sink(passed, sink, uid="out")
+    return job
+
+
+def measure_backlog(servers: str, delivery: str, rows: int, *, python: bool) -> float:
+    """Return the rows a second with which a job in real time works off a full topic."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    with topics(servers) as (source, target), tempfile.TemporaryDirectory() as storage:
+        producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
+        for number in range(rows):
+            producer.produce(source, b"%0100d" % number, partition=number % PARTITIONS)
+            if number % 10_000 == 0:
+                producer.flush()
+        producer.flush()
+        variant = "real-time", delivery, "10s"
+        job = a_job(servers, (source, target), storage, variant, python=python)
+        running = threading.Thread(target=job.run, kwargs={"execution": "real-time"})
+        running.start()
+        asked = Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": uuid.uuid4().hex,
+                "isolation.level": "read_uncommitted",
+            }
+        )
+        begun: tuple[float, int] | None = None
+        while running.is_alive():
+            at, there = time.monotonic(), 0
+            for partition in range(PARTITIONS):
+                there += asked.get_watermark_offsets(TopicPartition(target, partition), 10)[1]
+            if begun is None and there >= 0.1 * rows:
+                begun = at, there
+            if begun is not None and there >= 0.9 * rows:
+                break
+            time.sleep(0.01)
+        asked.close()
+        if begun is None or not running.is_alive():
+            raise RuntimeError("the job has ended before its rows were there")
+        job.stop()
+        running.join()
+        return (there - begun[1]) / (at - begun[0])
+
+
 def measure(
     servers: str,
     variant: tuple[Literal["micro-batch", "real-time"], Any, str],
     arguments: argparse.Namespace,
 ) -> list[float]:
     """Run one job, and return the latencies of its counted rows, ascending, in milliseconds."""
-    execution, delivery, interval = variant
     with topics(servers) as (source, target), tempfile.TemporaryDirectory() as storage:
-        job = sm.Job(
-            f"latency-{execution}-{delivery}",
-            sm.CheckpointConfig(storage=storage, interval=interval, timeout="1min"),
-        )
-        rows = job.source(sm.KafkaSource(servers, source, starting_offsets="earliest"), uid="in")
-        sink = sm.KafkaSink(
-            servers,
-            topic=target,
-            delivery_guarantee=delivery,
-            transactional_id_prefix=target,
-            producer_options={"linger.ms": 0},
-        )
-        job.sink(rows.select("key", "value"), sink, uid="out")
+        job = a_job(servers, (source, target), storage, variant)
         reader = Reader(servers, target)
         reader.start()
-        running = threading.Thread(target=job.run, kwargs={"execution": execution})
+        running = threading.Thread(target=job.run, kwargs={"execution": variant[0]})
         running.start()
         counted_from = time.time() + arguments.warm_up
         until = counted_from + arguments.seconds
@@ -144,7 +208,17 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=200, help="rows a second")
     parser.add_argument("--seconds", type=float, default=60, help="counted seconds of each job")
     parser.add_argument("--warm-up", type=float, default=30, help="seconds before them")
+    parser.add_argument("--backlog", type=int, default=0, help="rows in the topic at the start")
+    parser.add_argument("--python", action="store_true", help="a Python function, with --backlog")
     arguments = parser.parse_args()
+    if arguments.backlog:
+        with LocalKafka() as kafka:
+            for delivery in ("at-least-once", "exactly-once"):
+                rate = measure_backlog(
+                    kafka.bootstrap_servers, delivery, arguments.backlog, python=arguments.python
+                )
+                print(f"{delivery}: {rate:,.0f} rows/s in {PARTITIONS} tasks", flush=True)
+        return
     table = Table("execution", "guarantee", "interval", "rows", "p50 ms", "p99 ms", "max ms")
     with LocalKafka() as kafka:
         for variant in VARIANTS:

@@ -1,4 +1,5 @@
 """Each database sink beside the fastest plain load of the same server, alternating; without Spark.
+The sinks of tables stand beside `FileSink` instead.
 
     python -m benchmarks.sinks [--rows 1000000] [--rounds 3] [--tasks 4] [--only postgres]
 
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 from tests.servers.mariadb import MariaDBServer
@@ -145,11 +147,13 @@ def load_mysql(url: str, upsert: bool, part: Part) -> None:
 
 def load_sqlite(path: str, parts: list[Part]) -> None:
     """In one transaction that is as durable as the sink's own."""
-    from seamark.sinks.sqlite import database
+    import adbc_driver_sqlite.dbapi
 
     rows = pa.Table.from_batches([batch for part in parts for batch in part.batches()])
-    with database.transaction(path) as cursor:
+    with adbc_driver_sqlite.dbapi.connect(path) as connection, connection.cursor() as cursor:
+        cursor.execute("PRAGMA synchronous=FULL")
         cursor.adbc_ingest("orders", rows, mode="append")
+        connection.commit()
 
 
 def load_redis(url: str, part: Part) -> None:
@@ -355,12 +359,48 @@ def redis() -> Iterator[System]:
         )  # fmt: skip
 
 
+@contextlib.contextmanager
+def tables() -> Iterator[System]:
+    """Parquet on a local disk: a table's sinks beside the plain files."""
+    from deltalake import DeltaTable
+    from pyiceberg.catalog import load_catalog
+
+    with tempfile.TemporaryDirectory() as base, contextlib.ExitStack() as stack:
+        catalog = {
+            "type": "sql", "uri": f"sqlite:///{base}/catalog.db", "warehouse": f"file://{base}/ice",
+        }  # fmt: skip
+        sinks = {
+            "FileSink, Parquet": sm.FileSink(f"{base}/files", "parquet"),
+            "DeltaSink": sm.DeltaSink(f"{base}/delta", create_table=True),
+            "IcebergSink": sm.IcebergSink("shop.orders", catalog, create_table=True),
+        }
+        runs = {name: stack.enter_context(exactly_once(sink)) for name, sink in sinks.items()}
+        before = [0]
+
+        def rows() -> int:
+            files = sum(
+                pq.read_metadata(path).num_rows for path in Path(base, "files").glob("*.parquet")
+            )
+            added = pa.table(DeltaTable(f"{base}/delta").get_add_actions())["num_records"]
+            table = load_catalog("default", **catalog).load_table("shop.orders")
+            planned = sum(task.file.record_count for task in table.scan().plan_files())
+            return files + sum(added.to_pylist()) + planned
+
+        peer = ("FileSink, Parquet",)
+        variants = [Variant(name, run, peer) for name, run in runs.items()]
+        yield System(
+            "Parquet on a local disk", variants,
+            lambda: before.__setitem__(0, rows()), lambda: rows() - before[0],
+        )  # fmt: skip
+
+
 SYSTEMS = {
     "postgres": postgres,
     "mariadb": lambda: mysql("MariaDB", MariaDBServer),
     "mysql": lambda: mysql("MySQL 8", MySQLServer),
     "sqlite": sqlite,
     "redis": redis,
+    "tables": tables,
 }
 
 

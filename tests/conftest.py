@@ -25,6 +25,7 @@ import pytest
 from tests import core
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS, LAUNCHER_OPTIONS
+from tests.servers.azurite import AzuriteServer
 from tests.servers.disk import SmallDisk
 from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
@@ -58,7 +59,7 @@ LONGEST = (
     "integration/storage/test_kills.py",
     "integration/jobs/test_restarts.py",
     "spark/operations/test_operators_day.py",
-    "docs/test_examples.py",
+    "newcomer/test_demo.py",
     "spark/plans/test_planned_query.py",
     "spark/jobs/test_keyed_process.py",
     "simulation/test_every_call.py",
@@ -73,13 +74,18 @@ LONGEST = (
     "integration/jobs/test_debezium.py",
     "integration/jobs/test_redis.py",
     "integration/jobs/test_mysql.py",
+    "integration/jobs/test_sql.py",
     "spark/savepoints/test_restore_plan.py",
     "integration/jobs/test_two_drivers.py",
     "spark/operations/test_rest.py",
     "integration/jobs/test_delta.py",
+    "integration/jobs/test_iceberg.py",
     "integration/jobs/test_embedded.py",
+    "examples/test_local.py",
     "integration/jobs/test_files.py",
+    "examples/test_kafka.py",
     "spark/savepoints/test_restore.py",
+    "examples/test_databases.py",
     "integration/jobs/test_restore.py",
     "integration/jobs/test_spark_submit.py",
     "spark/jobs/test_failures.py",
@@ -99,6 +105,8 @@ WAITING = (
     "integration/postgres/test_sink_crash.py",
     "integration/kafka/test_sink_transactions.py",
     "integration/redis/test_sink_conformance.py",
+    "integration/sql/test_sink_crash.py",
+    "integration/sql/test_sink_conformance.py",
 )
 """Files nearly as long that wait, for deadlines and disks, more than they compute. One comes after
 every second of `LONGEST`: the others have the cores meanwhile."""
@@ -245,3 +253,9 @@ def disk() -> Iterator[SmallDisk]:
 def gcs() -> Iterator[GcsServer]:
     """A server with Google's storage interface."""
     yield from serving(GcsServer)
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[AzuriteServer]:
+    """A server with the interface of Azure's blobs."""
+    yield from serving(AzuriteServer)

@@ -17,7 +17,8 @@ import pytest
 
 QUICK = (
     "unit/", "model/", "simulation/", "servers/", "chaos/",
-    "docs/test_named_tests.py", "test_core.py",
+    "docs/test_named_tests.py", "docs/test_python_blocks.py", "docs/test_shell_lines.py",
+    "docs/test_troubleshooting.py", "test_core.py",
 )  # fmt: skip
 
 CORE = {
@@ -46,10 +47,12 @@ CORE = {
     "integration/mysql/test_sink_conformance.py::TestMariaDB": "MariaDB",
     "integration/redis/test_sink_conformance.py": "Redis",
     "integration/delta/test_sink_conformance.py": "Delta",
+    "integration/iceberg/test_sink_conformance.py": "Iceberg",
     "conformance/test_files.py::TestFiles": "files on a local disk",
     "conformance/test_idempotent.py": "sinks of keyed rows",
     "conformance/test_sqlite.py": "SQLite",
     "conformance/test_write_ahead.py": "write-ahead",
+    "integration/sql/test_sink_outcomes.py": "any SQL database: races on SQLite, DuckDB, servers",
     # A user's view.
     "dashboard/test_in_browser.py::test_checkpoints_appear_and_open_down_to_subtasks": (
         "a real browser, at two jobs that run"
@@ -73,6 +76,7 @@ EVERY_SPARK = {
     "spark/checkpoints/test_checkpoint_trigger.py": "a checkpoint on request",
     "spark/plans/test_branches.py": "one plan for several sinks",
     "spark/session/test_spark_versions.py": "what is refused, with the reason",
+    "spark/streaming/test_data_source.py": "Seamark's sinks as a Python data source",
     "unit/runtime/test_executor_environment.py": "a task in an executor's environment",
     "unit/test_pyspark_missing.py": "a missing or too old PySpark",
 }
@@ -90,6 +94,7 @@ OLDEST_SPARK = {
         "spark/checkpoints/test_checkpoint_trigger.py",
         "spark/plans/test_branches.py",
         "spark/session/test_spark_versions.py",
+        "spark/streaming/test_data_source.py",
     )
 }
 """Those of `make test-oldest-spark`: few, and they reach all of `runtime/spark_versions.py`. As a

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import http.client
 import threading
-import time
+from collections import Counter
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,6 +22,7 @@ class WeakS3:
 
     def __init__(self, port_behind: int, weakness: Weakness) -> None:
         self.replies_lost = 0
+        self.looking, self.looked = threading.Condition(), Counter[str]()
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,7 +39,10 @@ class WeakS3:
                         if self._ask("HEAD", {}, b"")[0] == 200:
                             self._reply(412, [], b"")
                             return
-                        time.sleep(0.1)  # other writers come in between
+                        with proxy.looking:  # until another writer has looked too
+                            proxy.looked[self.path] += 1
+                            proxy.looking.notify_all()
+                            proxy.looking.wait_for(lambda: proxy.looked[self.path] > 1, 2)
                 status, found, content = self._ask(self.command, headers, body)
                 if conditional and weakness is Weakness.LOSES_REPLY and not proxy.replies_lost:
                     proxy.replies_lost += 1

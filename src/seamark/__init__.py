@@ -9,6 +9,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from seamark.model.packages import VERSION
 from seamark.model.uncaught import show_mistakes
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from seamark.contracts.sink import WriterContext as WriterContext
     from seamark.contracts.source import Source as Source
     from seamark.contracts.write_ahead import EpochToken as EpochToken
+    from seamark.datasource.options import sink_options as sink_options
     from seamark.job import Job as Job
     from seamark.model.errors import *  # noqa: F403 - each is public
     from seamark.model.guarantee import SinkWay as SinkWay
@@ -50,16 +52,20 @@ if TYPE_CHECKING:
     from seamark.savepoints.savepoint import Savepoint as Savepoint
     from seamark.sinks.delta import DeltaSink as DeltaSink
     from seamark.sinks.files import FileSink as FileSink
+    from seamark.sinks.iceberg import IcebergSink as IcebergSink
     from seamark.sinks.kafka import KafkaSink as KafkaSink
     from seamark.sinks.mysql import MySQLSink as MySQLSink
     from seamark.sinks.postgres import PostgresSink as PostgresSink
     from seamark.sinks.redis import RedisSink as RedisSink
+    from seamark.sinks.sql import SqlSink as SqlSink
     from seamark.sinks.sqlite import SQLiteSink as SQLiteSink
     from seamark.sinks.write_ahead import WriteAheadSink as WriteAheadSink
+    from seamark.sinks.write_ahead.console import ConsoleSink as ConsoleSink
     from seamark.sources.datagen import DatagenSource as DatagenSource
     from seamark.sources.files import FileSource as FileSource
     from seamark.sources.kafka import KafkaSource as KafkaSource
     from seamark.sources.socket import SocketSource as SocketSource
+    from seamark.streaming.from_registry import from_registry as from_registry
     from seamark.streaming.writer import write_stream as write_stream
 
 _NAMES = {
@@ -79,6 +85,7 @@ _NAMES = {
     """,
     "seamark.contracts.source": "Source",
     "seamark.contracts.write_ahead": "EpochToken",
+    "seamark.datasource.options": "sink_options",
     "seamark.job": "Job",
     "seamark.model.errors": """
         AbortFailedError CheckpointError CheckpointExpiredError CommitFailedError
@@ -87,22 +94,27 @@ _NAMES = {
         LostTransactionError MissingDependencyError OperationFailedError PreCommitError
         PreflightError QueryHangsError RecordNotStoredError RestoreError SavepointError SeamarkError
         SendRefusedError SparkDiedError StateWrittenTwiceError StoppedError StorageHangsError
-        TooManyFailedCheckpointsError UserError WatermarkLostError WriteRefusedError
+        TooManyFailedCheckpointsError UnreadableRecordError UserError WatermarkLostError
+        WriteRefusedError
     """,
     "seamark.model.guarantee": "SinkWay",
+    "seamark.streaming.from_registry": "from_registry",
     "seamark.streaming.writer": "write_stream",
     "seamark.runtime.debezium": "debezium",
     "seamark.runtime.keyed_process": "keyed_process",
     "seamark.runtime.process": "process",
     "seamark.savepoints.savepoint": "Savepoint",
     "seamark.sinks.delta": "DeltaSink",
+    "seamark.sinks.iceberg": "IcebergSink",
     "seamark.sinks.files": "FileSink",
     "seamark.sinks.kafka": "KafkaSink",
     "seamark.sinks.mysql": "MySQLSink",
     "seamark.sinks.postgres": "PostgresSink",
     "seamark.sinks.redis": "RedisSink",
+    "seamark.sinks.sql": "SqlSink",
     "seamark.sinks.sqlite": "SQLiteSink",
     "seamark.sinks.write_ahead": "WriteAheadSink",
+    "seamark.sinks.write_ahead.console": "ConsoleSink",
     "seamark.sources.datagen": "DatagenSource",
     "seamark.sources.files": "FileSource",
     "seamark.sources.kafka": "KafkaSource",
@@ -110,6 +122,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
+__version__ = VERSION
 _WITH_REST = ("seamark.job", "seamark.streaming")
 _WITH_SPARK = ("seamark.job", "seamark.streaming", "seamark.runtime", "seamark.savepoints")
 

@@ -29,20 +29,20 @@ from seamark.api.settings import (
 )
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import Source
-from seamark.file_systems.location import storage_uri
+from seamark.files.location import storage_uri
 from seamark.guarantees.end_to_end import GuaranteeReport
 from seamark.job_run import JobRun, trigger_of
 from seamark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
-from seamark.runtime.checkpoint_history import jobs_in, read_history
+from seamark.runtime.checkpoint_history import current_directory, jobs_in, read_history
 from seamark.runtime.connect import require_classic
 from seamark.runtime.declaring import declare_sinks, declare_source
 from seamark.runtime.inspection import server_findings
 from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
 from seamark.runtime.job_transactions import answer_request
-from seamark.runtime.log_redaction import job_redactor
+from seamark.runtime.log_redaction import RedactedLog, job_redactor
 from seamark.runtime.planned_query import name_part, refuse_unsupported
 from seamark.runtime.real_time import is_real_time, real_time_settings
 from seamark.runtime.session import query_settings, spark_session
@@ -167,7 +167,9 @@ class Job:
             return coordinator.statistics.read()
         declared = self.declaration
         storage, name = self._storage, declared.directory
-        return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
+        if name not in jobs_in(storage):
+            return NONE_YET
+        return read_history(storage, current_directory(storage, name))
 
     def explain(self, *, preflight: bool = False) -> None:
         """Print each source, operator and sink with its guarantee, the weakest of them, and the
@@ -186,7 +188,7 @@ class Job:
         graph = job_graph(declared) if declared.sinks else JobGraph()
         report = job_report(declared, graph, spark)
         if preflight:
-            found = server_findings(declared, graph, spark, self._directory)
+            found = server_findings(declared, graph, spark, self._current())
             report = report.with_findings(found)
         redactor = job_redactor(spark, declared, self._storage, self._secrets)
         return report.hidden(redactor.everywhere)
@@ -210,10 +212,11 @@ class Job:
 
         `restore` is the path of a savepoint to begin with, or of a retained checkpoint of another
         job: ``<storage>/<job>``, its newest complete one, or ``<storage>/<job>/epochs/<n>``;
-        ``seamark run -s`` overrides it. This job must be new then, or have been restored from that
-        very path: in the latter case it goes on by itself. From a savepoint, sources and operators
-        take the state with their uid, in any order, onto this job's state backend. State without a
-        uid here stops the restore, unless `allow_non_restored_state` drops it.
+        ``seamark run -s`` overrides it. If there is a job of this name, which must have ended, this
+        begins its next lineage; restored from that very path already, it goes on by itself. From a
+        savepoint, sources and operators take the state with their uid, in any order, onto this
+        job's state backend. State without a uid here stops the restore, unless
+        `allow_non_restored_state` drops it.
 
         `parallelism` is the number of state partitions, for a new job and for one beginning with a
         savepoint; None for the savepoint's number. With `claim_mode` ``"claim"`` this job owns the
@@ -264,21 +267,22 @@ class Job:
         if file := os.environ.pop(PLAN_VARIABLE, None):
             write_plan(spark, path, self._new_job(how, plan), Path(file))
             raise SystemExit(0)  # the program must not run on after the plan
-        if path:
-            restore_job(spark, path, self._new_job(how, plan))
+        redactor = job_redactor(spark, declared, self._storage, self._secrets)
+        with RedactedLog(redactor):
+            job = self._new_job(how, plan) if path else None
+            at = restore_job(spark, path, job) if path and job else self._current()
         refuse_unsupported(plan.stream, declared.output_mode)
         self._run = JobRun(
             plan,
-            self._directory,
+            at,
             self._trigger(in_real_time),
             self._spark_settings(spark, how.parallelism, in_real_time),
-            job_redactor(spark, declared, self._storage, self._secrets),
+            redactor,
             self._rest,
             shown={
                 "settings": self._settings,
                 "checkpoints": self.checkpoints,
-                "savepoint": self.savepoint,
-                "stop_with_savepoint": self.stop_with_savepoint,
+                "take_savepoint": self._take,
                 "restore_plan": self.restore_plan,
             },
         )
@@ -387,7 +391,8 @@ class Job:
         """Take a savepoint and end the job with it; otherwise as `savepoint`.
 
         No epoch runs after the savepoint's, and `run` returns when the savepoint is whole. If it
-        fails, the job goes on.
+        fails, the job goes on; so it does if a failure restarted the job before that: the future
+        then fails, and names the savepoint.
 
         drain: end the job for good: the sources give nothing more, and the watermark goes to the
             end of time, which closes every open window; then the savepoint is taken. A job restored
@@ -400,7 +405,7 @@ class Job:
         self,
         directory: str | None,
         type_: str,
-        then: Callable[[], None] | None = None,
+        then: Callable[[], object] | None = None,
         *,
         drain: bool = False,
     ) -> Future[str]:
@@ -417,9 +422,10 @@ class Job:
                 + " or ".join(map(repr, SAVEPOINT_TYPES))
             )
         uri = storage_uri(directory, "savepoint: directory")
-        run = self._running().running()
-        spark = self._session()
-        return take_savepoint(spark, run, uri, SavepointType(type_), then=then, drain=drain)
+        supervisor = self._running()
+        run, spark = supervisor.running(), self._session()
+        ends = None if then is None else partial(supervisor.end_with, run, then)
+        return take_savepoint(spark, run, uri, SavepointType(type_), then=ends, drain=drain)
 
     def trigger_checkpoint(self) -> Future[int]:
         """Take a checkpoint now, without waiting for the interval (Flink: ``triggerCheckpoint``).
@@ -465,6 +471,10 @@ class Job:
     @property
     def _directory(self) -> str:
         return f"{self._storage}/{self.declaration.directory}"
+
+    def _current(self) -> str:
+        """Return the directory of the lineage that goes on under the job's name."""
+        return f"{self._storage}/{current_directory(self._storage, self.declaration.directory)}"
 
     def _spark_settings(
         self, spark: SparkSession, parallelism: int | None, in_real_time: bool

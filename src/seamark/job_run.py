@@ -3,19 +3,21 @@
 import logging
 import os
 import socket
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seamark.api.declarations import JobDeclaration
 from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.executions import ExecutionStart, Sign
+from seamark.checkpoint.executions import LOG_VARIABLE, ExecutionStart, Sign
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.model.errors import ConfigurationError
-from seamark.model.findings import Finding, Severity, errors
+from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.model.redaction import Redactor
 from seamark.rest.live_job import LiveJob
 from seamark.rest.server import RestServer
+from seamark.rest.telemetry import begin_telemetry
 from seamark.runtime.inspection import source_findings
 from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
@@ -59,7 +61,10 @@ class JobRun:
         guarantees = job_report(declared, graph, plan.spark).hidden(redactor.everywhere)
         _refuse(declared.name, guarantees.findings)
         with RedactedLog(redactor):
-            _warn((*guarantees.findings, *source_findings(declared, plan.spark)))
+            seen = [*source_findings(declared, plan.spark)]
+            _warn((*guarantees.findings, *seen))
+        # A topic that is not there ends the query too, but after minutes and in Spark's words.
+        _refuse(declared.name, (each for each in seen if each.code is FindingCode.SV004))
         self._view = LiveJob(
             declaration=declared,
             redactor=redactor,
@@ -76,6 +81,7 @@ class JobRun:
             plan.spark, declared, self._new_run, directory, redactor, self._begun
         )
         self._rest_url = self._rest.start()
+        self._end_telemetry = begin_telemetry(self._view)
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -86,7 +92,8 @@ class JobRun:
         """Return when the job has ended, with everything settled; raise the error that ended it."""
 
         def stop() -> None:
-            self.supervisor.stop(program_ends=True)
+            # Python's own prompt, and a notebook, go on after Ctrl-C.
+            self.supervisor.stop(program_ends=not hasattr(sys, "ps1"))
 
         with RedactedLog(self._redactor):
             try:
@@ -96,8 +103,9 @@ class JobRun:
                 self.close()
 
     def close(self) -> None:
-        """End the REST interface; `run_to_end` does it too."""
+        """End the REST interface and telemetry; `run_to_end` does it too."""
         self._rest.stop()
+        self._end_telemetry()
 
     def _new_run(self) -> StreamRun:
         return StreamRun(
@@ -128,6 +136,7 @@ class JobRun:
             rest_url=self._rest_url,
             graph=self._redactor.everywhere(self._view.graph.to_record()),
             pages=self._view.kept_pages(),
+            log=os.environ.get(LOG_VARIABLE, ""),
         )
         return start, sign
 

@@ -1,7 +1,7 @@
 """Kafka to Kafka, stateless, as a user writes it: ``python app_passthrough.py '{"servers": …}'``.
 
 `raise_once` makes the first attempt of a task fail; `slow_s` makes each row slow, `slow_sink` its
-sink.
+sink. With `python` the rows pass a function in Python.
 """
 
 import json
@@ -58,8 +58,11 @@ rows = job.source(
 if "log_level" in options:
     rows.sparkSession.sparkContext.setLogLevel(options["log_level"])
 value = F.udf(troubled, BinaryType())("value") if marker or slow_s else F.col("value")
+passed = rows.select("key", value.alias("value"))
+if options.get("python"):
+    passed = sm.process(passed, lambda batch: batch, "key BINARY, value BINARY", uid="same")
 job.sink(
-    rows.select("key", value.alias("value")),
+    passed,
     (SlowKafkaSink if options.get("slow_sink") else sm.KafkaSink)(
         options["servers"],
         topic=options["output"],

@@ -182,7 +182,7 @@ job.sink(
     uid="to-kafka",
 )
 url = os.environ.get("SEAMARK_VERIFY_POSTGRES", "postgresql://localhost/postgres")
-job.sink(rows, postgres_sink(url, table="planted", create_table=True), uid="to-postgres")
+job.sink(rows, postgres_sink(url, "planted", "prepared", create_table=True), uid="to-postgres")
 
 if __name__ == "__main__":
     for (on, name), wrong in PLANTED[bug].items():

@@ -1,4 +1,4 @@
-"""Files into whatever sinks the options name: the rows themselves, or counts of their windows.
+"""Files, or a topic, into whatever sinks the options name: the rows, or counts of their windows.
 
 The input's columns are `key` and `value` (``sequence,time_ms``); a count's value is ``window start
 in ms,count``. An entry of ``options["sinks"]`` has a `uid`, the `frame` it gets (``rows`` or
@@ -27,14 +27,21 @@ job = sm.Job(
         storage=options["storage"], interval=options["interval"], **options.get("settings", {})
     ),
 )
-source = sm.FileSource(
-    options["input"],
-    format="json",
-    schema="key STRING, value STRING",
-    # Files piled up while drivers were dead are not one epoch of hundreds of tasks.
-    options={"maxFilesPerTrigger": "400"},
-)
-rows = job.source(source, uid="input")
+if "servers" in options:
+    source = sm.KafkaSource(
+        options["servers"], topics=[options["input"]], starting_offsets="earliest"
+    )
+    read = job.source(source, uid="input")
+    rows = read.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+else:
+    source = sm.FileSource(
+        options["input"],
+        format="json",
+        schema="key STRING, value STRING",
+        # Files piled up while drivers were dead are not one epoch of hundreds of tasks.
+        options={"maxFilesPerTrigger": "400"},
+    )
+    rows = job.source(source, uid="input")
 frames = {"rows": rows}
 if any(one["frame"] == "counts" for one in options["sinks"]):
     time_ms = "timestamp_millis(CAST(split_part(value, ',', 2) AS BIGINT))"
@@ -69,4 +76,4 @@ if __name__ == "__main__":
     gate = options.get("gate")  # the harness holds a driver here until its turn comes
     while gate and not Path(gate).exists():
         time.sleep(0.02)
-    job.run()
+    job.run(parallelism=options.get("parallelism"))

@@ -16,6 +16,7 @@ from seamark.protocol.points import Point
 from tests.chaos.outputs import (
     DeltaOutput,
     FilesOutput,
+    IcebergOutput,
     KafkaOutput,
     MySQLOutput,
     Output,
@@ -26,13 +27,17 @@ from tests.chaos.outputs import (
     SlowSQLiteOutput,
     SQLiteOutput,
     StoredFilesOutput,
+    sql_on_mariadb,
+    sql_on_postgres,
+    sql_on_sqlite,
 )
 from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario, WindowsScenario
 
 FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: "prepared:2"}
 """The precondition for reaching a point."""
-NEEDS_TWO_DRIVERS = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value}
-PROTOCOL_POINTS = [point.value for point in Point if point.value not in NEEDS_TWO_DRIVERS]
+NOT_IN_A_RUN = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value, Point.SUPERSEDED.value}
+"""They need two drivers, or a restore."""
+PROTOCOL_POINTS = [point.value for point in Point if point.value not in NOT_IN_A_RUN]
 
 CHANNEL_STATE_POINTS = ("channel-state-written", "channel-state-read")
 UNALIGNED = {"slow_sink": True, "aligned_timeout": "300ms"}
@@ -104,10 +109,29 @@ def delta_on(store: str, frame: str = "rows") -> Kind:
         server = servers(store)
         if store == "hdfs":
             return DeltaOutput(f"{server.uri}/{directory.name}", frame)
+        if store in ("gcs", "azure"):
+            return DeltaOutput(server.uri(directory.name), frame, server.row_settings())
         path = f"s3a://{server.bucket}/{directory.name}"
         return DeltaOutput(path, frame, server.spark_settings())
 
     return Kind(output, delta().committer_points, delta().writer_points)
+
+
+def iceberg(frame: str = "rows", *partition_by: str) -> Kind:
+    return Kind(
+        lambda directory, _: IcebergOutput(directory, frame, partition_by),
+        ("iceberg-commit-checked", "iceberg-manifests-written", "iceberg-committed"),
+        ("data-files-written",),
+    )
+
+
+def iceberg_upsert(frame: str = "rows") -> Kind:
+    points = iceberg().committer_points
+    return Kind(
+        lambda directory, _: IcebergOutput(directory, frame, ["key"], ["key", "value"]),
+        (points[0], "iceberg-files-rewritten", *points[1:]),
+        ("data-files-written",),
+    )
 
 
 def stored_files(store: str, frame: str = "rows") -> Kind:
@@ -155,6 +179,17 @@ def mysql(mode: str, frame: str = "rows", *, spool: bool = False) -> Kind:
         ("xa-committed" if mode == "xa" else "ledger-committed",),
         ("xa-prepared" if mode == "xa" else "stage-written", *SPOOL_POINTS[spool]),
     )
+
+
+def sql(database: str, mode: str, frame: str = "rows") -> Kind:
+    def output(directory: Path, servers: Servers) -> Output:
+        if database == "sqlite":
+            return sql_on_sqlite(directory, mode, frame)
+        if database == "mariadb":
+            return sql_on_mariadb(servers("chaos_mariadb"), mode, frame)
+        return sql_on_postgres(servers("chaos_postgres"), mode, frame)
+
+    return Kind(output, ("ledger-committed",), ("stage-written",))
 
 
 def redis(mode: str, kind: str) -> Kind:
@@ -221,10 +256,18 @@ MATRIX = {
     "mysql-xa": row(mysql("xa")),
     "mysql-staged": row(mysql("staged")),
     "mysql-upsert": row(mysql("upsert", "counts")),
+    "sql-sqlite-staged": row(sql("sqlite", "staged")),
+    "sql-postgres-staged": row(sql("postgres", "staged")),
+    "sql-mariadb-upsert": row(sql("mariadb", "upsert", "counts")),
     "delta": row(delta()),
     "delta-on-hdfs": row(delta_on("hdfs")),
     "delta-on-s3": row(delta_on("s3")),
+    "delta-on-gcs": row(delta_on("gcs")),
+    "delta-on-azure": row(delta_on("azure")),
     "delta+sqlite": row(delta("counts"), sqlite("counts")),
+    "iceberg": row(iceberg("rows", "bucket(4, key)")),
+    "iceberg+sqlite": row(iceberg("counts"), sqlite("counts")),
+    "iceberg-upsert": row(iceberg_upsert("counts")),
     "redis-upsert": row(redis("upsert", "strings"), redis("upsert", "hashes")),
     "redis-staged": row(redis("staged", "strings"), redis("staged", "hashes")),
     "write-ahead": row(write_ahead()),

@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
+import sqlalchemy as sa
 
-from seamark.file_systems import HadoopSettings, open_directory
-from seamark.file_systems.s3 import S3Directory
+from seamark.files import HadoopSettings, open_directory
+from seamark.files.s3 import S3Directory
 from tests.chaos import checker, workload
 from tests.chaos.history import Pair
 from tests.servers.hdfs import LocalHdfs
@@ -135,7 +136,7 @@ class StoredFilesOutput(Output):
         )  # fmt: skip
 
     def rows(self) -> list[Pair]:
-        shown = [path for path in self._directory.list() if not path.startswith("_")]
+        shown = [path for path in self._directory.tree() if not path.startswith("_")]
         for path in shown:
             if path not in self._read:  # a visible file never changes
                 with self._directory.open(path) as file:
@@ -147,7 +148,7 @@ class StoredFilesOutput(Output):
     def left_open(self) -> list[str]:
         if isinstance(self._directory, S3Directory):
             return [found.path for found in self._directory.uploads()]
-        return list(self._directory.list("_seamark/pending"))
+        return list(self._directory.tree("_seamark/pending"))
 
 
 class KafkaOutput(Output):
@@ -203,6 +204,40 @@ class DeltaOutput(Output):
 
     def left_open(self) -> list[str]:
         return workload.delta_files_unnamed(self._uri, self._storage_options)
+
+
+class IcebergOutput(Output):
+    """A table on a local disk, in an SQLite catalog or another one, plain or partitioned, appended
+    to or, with keys, changed."""
+
+    def __init__(
+        self,
+        directory: Path,
+        frame: str = "rows",
+        partition_by: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        catalog: dict[str, str] | None = None,
+    ) -> None:
+        base = directory / f"{frame}-warehouse"
+        base.mkdir()
+        self._table = "shop.clicks"
+        self.catalog = catalog or {
+            "type": "sql",
+            "uri": f"sqlite:///{base}/catalog.db",
+            "warehouse": f"file://{base}",
+        }
+        super().__init__(
+            f"{frame}-to-iceberg", frame, "IcebergSink",
+            table=self._table, catalog=self.catalog, create_table=True,
+            partition_by=list(partition_by), keys=list(keys),
+            mode="upsert" if keys else "append",
+        )  # fmt: skip
+
+    def rows(self) -> list[Pair]:
+        return workload.read_iceberg(self.catalog, self._table)
+
+    def left_open(self) -> list[str]:
+        return workload.iceberg_files_unnamed(self.catalog, self._table)
 
 
 class PostgresOutput(Output):
@@ -308,6 +343,73 @@ class MySQLOutput(Output):
 
     def _execute(self, sql: str) -> list[tuple[Any, ...]]:
         return self._server.execute(sql, database=self._database)
+
+
+class SqlOutput(Output):
+    """By SQLAlchemy, in a place of its own in any database: `url`, and what stands before a table's
+    name there."""
+
+    def __init__(self, url: str, prefix: str, mode: str, frame: str = "rows") -> None:
+        self._engine = sa.create_engine(url, poolclass=sa.NullPool)
+        self._prefix = prefix
+        super().__init__(
+            f"{frame}-to-sql-{self._engine.dialect.name}-{mode}", frame, "SqlSink",
+            url=url, table=f"{prefix}out", mode=mode,
+            keys=["key", "value"] if mode == "upsert" else [],
+        )  # fmt: skip
+
+    def rows(self) -> list[Pair]:
+        names = sa.inspect(self._engine).get_table_names(self._prefix.rstrip(".") or None)
+        return (
+            [Pair(*row) for row in self._read("key", "value", of="out")] if "out" in names else []
+        )
+
+    def left_open(self) -> list[str]:
+        names = sa.inspect(self._engine).get_table_names(self._prefix.rstrip(".") or None)
+        stages = [name for name in names if name.startswith("_seamark_stage_")]
+        return [str(row) for name in stages for row in self._read("_seamark_handle", of=name)]
+
+    def _read(self, *columns: str, of: str) -> list[Any]:
+        table = sa.table(of, *map(sa.column, columns), schema=self._prefix.rstrip(".") or None)
+        with self._engine.connect() as connection:
+            return list(connection.execute(sa.select(*table.c)))
+
+
+def sql_on_sqlite(directory: Path, mode: str, frame: str = "rows") -> SqlOutput:
+    return SqlOutput(f"sqlite:///{directory / 'sql.db'}", "", mode, frame)
+
+
+def sql_on_postgres(server: PostgresServer, mode: str, frame: str = "rows") -> SqlOutput:
+    schema = f"s{uuid.uuid4().hex[:8]}"
+    server.execute(f"CREATE SCHEMA {schema}")
+    return SqlOutput(server.url(), f"{schema}.", mode, frame)
+
+
+def sql_on_mariadb(server: MariaDBServer, mode: str, frame: str = "rows") -> SqlOutput:
+    database = f"d{uuid.uuid4().hex[:8]}"
+    server.execute(f"CREATE DATABASE {database}")
+    url = server.url(database=database).replace("mysql:", "mariadb+pymysql:")
+    return SqlOutput(url, "", mode, frame)
+
+
+class DuckDBOutput(Output):
+    """A table in a file that no other process reads while a driver has it open."""
+
+    def __init__(self, directory: Path, frame: str = "rows") -> None:
+        self._file = directory / f"{frame}.duckdb"
+        super().__init__(
+            f"{frame}-to-duckdb", frame, "SqlSink", url=f"duckdb:///{self._file}", table="out"
+        )
+
+    def rows(self) -> list[Pair]:
+        import duckdb
+
+        with duckdb.connect(str(self._file), read_only=True) as found:
+            return [Pair(*row) for row in found.execute("SELECT key, value FROM out").fetchall()]
+
+    def left_open(self) -> list[str]:
+        staged = self._file.with_name(f"{self._file.name}.seamark")
+        return sorted(path.name for path in staged.rglob("*") if path.is_file())
 
 
 class RedisOutput(Output):

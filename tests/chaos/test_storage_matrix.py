@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from seamark.file_systems import HadoopSettings, open_directory
+from seamark.files import HadoopSettings, open_directory
 from tests.chaos import checker
 from tests.chaos.matrix import PROTOCOL_POINTS, RATE
 from tests.chaos.outputs import PostgresOutput, SentOutput
@@ -90,5 +90,5 @@ def test_rows_that_are_kept_in_the_checkpoint(
         assert [output.left_open() for output in outputs] == [[], []]
         settings = server.spark_settings() if hasattr(server, "bucket") else {}
         wal = open_directory(f"{storage}/sinks/wal", HadoopSettings.given(settings, "the storage"))
-        epochs = {int(path.split("/")[1]) for path in wal.list()}
+        epochs = {int(path.split("/")[1]) for path in wal.tree()}
         assert len(epochs) <= 2, "rows of committed epochs are still kept"

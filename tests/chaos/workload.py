@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,13 +95,15 @@ class LiveReader(TopicFollower):
         super().__init__(servers, topic, lambda messages: self.rows.extend(map(_seen, messages)))
 
 
-def read_topic(servers: str, topic: str, timeout_s: float = 30.0) -> list[Seen]:
-    """Read a topic to its end as a new read_committed reader.
+def read_topic(
+    servers: str, topic: str, timeout_s: float = 30.0, *, to_the_end: bool = True
+) -> list[Seen]:
+    """Read a topic as a new read_committed reader, to its end, or up to the open transactions.
 
     Raises AssertionError if an open transaction still hides the end at the timeout.
     """
     messages: list[Any] = []
-    read_log(servers, topic, messages.append, timeout_s)
+    read_log(servers, topic, messages.append, timeout_s, to_the_end=to_the_end)
     return [_seen(message) for message in messages]
 
 
@@ -180,15 +183,16 @@ def read_delta(uri: str, storage_options: dict[str, str]) -> list[Pair]:
 
 
 def delta_files_unnamed(uri: str, storage_options: dict[str, str]) -> list[str]:
-    """Return the data files below a Delta table not named by its newest version, and the records of
+    """Return the data files below a Delta table that no version names, and the records of
     unfinished attempts."""
-    from deltalake import DeltaTable
+    from seamark.files import HadoopSettings, open_directory
 
-    from seamark.file_systems import HadoopSettings, open_directory
-
-    found = open_directory(uri, HadoopSettings.given(storage_options, uri)).list()
-    table = DeltaTable(uri, storage_options=_delta_options(uri, storage_options))
-    named = {name.rpartition("/")[2] for name in table.file_uris()}
+    directory = open_directory(uri, HadoopSettings.given(storage_options, uri))
+    found = directory.tree()
+    versions = [path for path in found if path.startswith("_delta_log/") and path.endswith("json")]
+    lines = (line for path in versions for line in directory.read(path).splitlines())
+    added = (action["add"]["path"] for action in map(json.loads, lines) if "add" in action)
+    named = {urllib.parse.unquote(path).rpartition("/")[2] for path in added}
     return sorted(
         path
         for path in found
@@ -197,8 +201,35 @@ def delta_files_unnamed(uri: str, storage_options: dict[str, str]) -> list[str]:
     )
 
 
+def read_iceberg(catalog: dict[str, str], table: str) -> list[Pair]:
+    """Read an Iceberg table by pyiceberg; [] if there is none."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        rows = load_catalog("default", **catalog).load_table(table).scan().to_arrow()
+    except NoSuchTableError:
+        return []
+    return [Pair(r["key"], r["value"]) for r in rows.to_pylist()]
+
+
+def iceberg_files_unnamed(catalog: dict[str, str], table: str) -> list[str]:
+    """Return the data files below an Iceberg table on a local disk that no snapshot names, staged
+    rows, and the records of unfinished attempts."""
+    from pyiceberg.catalog import load_catalog
+
+    from seamark.sinks.iceberg.snapshots import file_names
+
+    found = load_catalog("default", **catalog).load_table(table)
+    location = Path(found.location().removeprefix("file://"))
+    named = file_names(found)
+    data = [path.name for path in (location / "data").glob("part-*") if path.name not in named]
+    own = [path.name for path in (location / "_seamark").rglob("*") if path.is_file()]
+    return sorted([*data, *own])
+
+
 def _delta_options(uri: str, storage_options: dict[str, str]) -> dict[str, str] | None:
-    from seamark.file_systems import HadoopSettings
+    from seamark.files import HadoopSettings
     from seamark.sinks.delta.store import delta_options
 
     return delta_options(uri, HadoopSettings.given(storage_options, uri))

@@ -25,8 +25,8 @@ import pyarrow.parquet
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.file_systems import open_directory
-from seamark.file_systems.s3 import S3Directory
+from seamark.files import open_directory
+from seamark.files.s3 import S3Directory
 from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
@@ -157,7 +157,7 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
 
     def visible() -> list[int]:
         seen: list[int] = []
-        for path in directory.list():
+        for path in directory.tree():
             if path.startswith("_") or "/_" in path:  # as every reader does
                 continue
             assert path.startswith("k=a%2Fb/part-")
@@ -171,7 +171,7 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
         if isinstance(directory, S3Directory):
             directory.abort_upload(file.handle, file.upload_id)
         else:
-            directory.delete(
+            directory.remove(
                 f"_seamark/pending/{file.job_id}/{file.sink_uid}/{file.handle}.pending"
             )
 
@@ -183,7 +183,7 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
         commit_failpoints=RENAMES if store == "hdfs" else COMPLETIONS,
         gone=CommitOutcome.UNKNOWN,
         drop=drop,
-        forget=lambda file: directory.delete(file.handle),
+        forget=lambda file: directory.remove(file.handle),
     )
 
 
@@ -195,7 +195,7 @@ class TestOutagesOfHdfs(OutageConformance):
 
     @pytest.fixture
     def under(self, hdfs: LocalHdfs, monkeypatch: pytest.MonkeyPatch) -> SinkUnderTest:
-        monkeypatch.setattr("seamark.file_systems.hdfs.CALL_DEADLINE_S", 2.0)
+        monkeypatch.setattr("seamark.files.hdfs.CALL_DEADLINE_S", 2.0)
         return to_hdfs_through_a_proxy(hdfs)
 
 
@@ -203,7 +203,7 @@ def test_a_silent_namenode_costs_a_call_one_deadline(
     hdfs: LocalHdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where each file has a directory to be removed."""
-    monkeypatch.setattr("seamark.file_systems.hdfs.CALL_DEADLINE_S", 2.0)
+    monkeypatch.setattr("seamark.files.hdfs.CALL_DEADLINE_S", 2.0)
     monkeypatch.setattr("seamark.sinks.files.committer.LONGEST_CALL_S", 1.0)
     made = to_hdfs_through_a_proxy(hdfs)
     assert made.line is not None

@@ -1,6 +1,6 @@
 """The sinks that need no server, with odd values and odd names.
 
-Read by others' readers: Python's SQLite, DuckDB's CSV, pyarrow's Parquet and delta-rs.
+Read by others' readers: Python's SQLite, DuckDB's CSV, pyarrow's Parquet, delta-rs and pyiceberg.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import WriteRefusedError
 from seamark.model.schema import Column, Schema
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
+from seamark.sinks.iceberg import IcebergSink
 from seamark.sinks.sqlite import SQLiteSink
 from seamark.verify.conformance import ValuesConformance, ValuesUnderTest
 from seamark.verify.conformance.steps import JOB, UID, attempt, until_proved
+from tests.integration.iceberg.sink_kit import catalog_at
 
 
 def plain(values: pa.ChunkedArray) -> list[Any]:
@@ -100,6 +103,20 @@ class TestDelta(ValuesConformance):
         return ValuesUnderTest(
             lambda schema: DeltaSink(str(tmp_path / "t"), create_table=True, **settings), read
         )
+
+
+class TestIceberg(ValuesConformance):
+    @pytest.fixture
+    def odd(self, tmp_path: Path) -> ValuesUnderTest:
+        catalog = catalog_at(tmp_path)
+
+        def read(schema: Schema) -> Mapping[int, Any]:
+            tasks = load_catalog("default", **catalog).load_table("shop.t").scan().plan_files()
+            paths = [task.file.file_path.removeprefix("file://") for task in tasks]
+            table = pa.concat_tables(pq.ParquetFile(path).read() for path in paths)
+            return dict(zip(table["n"].to_pylist(), plain(table.column(1)), strict=True))
+
+        return ValuesUnderTest(lambda _: IcebergSink("shop.t", catalog, create_table=True), read)
 
 
 def test_a_text_that_is_not_utf8_names_no_directory_and_is_no_key_in_delta(tmp_path: Path) -> None:

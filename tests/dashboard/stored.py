@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from seamark.checkpoint.executions import (
     ExecutionEnd,
@@ -10,9 +12,9 @@ from seamark.checkpoint.executions import (
     ExecutionStart,
     ExecutionStore,
 )
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.files.local import LocalDirectory
 from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -25,6 +27,9 @@ from seamark.model.job_state import JobState
 
 BEGUN_S = 1_700_000_000.0
 JOB_ID = "ab" * 16
+SMALL = JobGraph(
+    (Vertex("rows", "source", "rows"), Vertex("files", "sink", "JSON files", ("rows",)))
+)
 
 
 def write_job(
@@ -36,20 +41,22 @@ def write_job(
     failed: frozenset[int] = frozenset(),
     state: JobState | None = JobState.FAILED,
     rest_url: str = "",
+    graph: JobGraph = SMALL,
+    savepoints: Mapping[int, Mapping[str, int]] = MappingProxyType({}),
 ) -> Path:
     """Make a job's directory: `checkpoints` attempts a second apart, those in `failed` (counted
-    from 0) FAILED and repeated; its one execution ends with `state`, or is killed (None)."""
-    files = LocalFiles(storage / name)
+    from 0) FAILED and repeated; its one execution ends with `state`, or is killed (None).
+    `savepoints`: after these epochs, each with the rows of its operators by uid."""
+    files = LocalDirectory(storage / name)
     store = CheckpointStore(files, files)
     store.create_identity(JobIdentity(job_id, "cd" * 16, name, 0, BEGUN_S))
     executions = ExecutionStore(files)
-    graph = JobGraph(
-        (Vertex("rows", "source", "rows"), Vertex("files", "sink", "JSON files", ("rows",)))
-    ).with_guarantees({})
     setting = {"value": "1s", "origin": "program"}
     config = {"restart-strategy": "none", "user-config": {"checkpoint.interval": setting}}
     pages = {"config": {"jid": job_id, "name": name, "execution-config": config}}
-    start = ExecutionStart(job_id, name, "here", 4711, BEGUN_S, rest_url, graph.to_record(), pages)
+    start = ExecutionStart(
+        job_id, name, "here", 4711, BEGUN_S, rest_url, graph.with_guarantees({}).to_record(), pages
+    )
     number = executions.begin(start)
     statistics = StatisticsStore(files)
     counts, epoch, attempt = CheckpointCounts(), 0, 0
@@ -64,10 +71,39 @@ def write_job(
                 BEGUN_S + place, one.id, "CheckpointExpiredError", one.failure_message, True
             )
             executions.record_failure(number, counts.failed - 1, failure)
+    for epoch, rows in savepoints.items():
+        taken = _savepoint(storage, epoch, rows)
+        statistics.write(Key(1, epoch, 0, is_savepoint=True), StatisticsRecord(taken, counts, None))
     if state is not None:
         reason = "OSError: the disk is full" if state is JobState.FAILED else ""
         executions.end(number, ExecutionEnd(state, BEGUN_S + checkpoints, reason))
     return storage / name
+
+
+def _savepoint(storage: Path, epoch: int, rows: Mapping[str, int]) -> CheckpointStatistics:
+    path = storage.parent / "savepoints" / f"savepoint-{epoch}"
+    path.mkdir(parents=True)
+    (path / "savepoint.json").touch()
+    tasks = [
+        TaskCheckpointStatistics(
+            uid=uid, kind="operator", name="stateStoreSave", status=CheckpointStatus.COMPLETED,
+            rows=count, state_size=40 * count, num_subtasks=2, num_acknowledged_subtasks=2,
+        )
+        for uid, count in rows.items()
+    ]  # fmt: skip
+    return CheckpointStatistics(
+        id=epoch,
+        status=CheckpointStatus.COMPLETED,
+        trigger_timestamp=round((BEGUN_S + epoch) * 1000) + 500,
+        end_to_end_duration=300,
+        checkpoint_type="SAVEPOINT",
+        is_savepoint=True,
+        savepoint_format="CANONICAL",
+        external_path=f"file://{path}",
+        state_size=sum(task.state_size for task in tasks),
+        rows=sum(rows.values()),
+        tasks=tuple(tasks),
+    )
 
 
 def _checkpoint(epoch: int, place: int, ok: bool) -> CheckpointStatistics:

@@ -1,4 +1,5 @@
-"""Every test named by `docs/checkpoints.md` as its proof is there, under this name.
+"""Every test that `docs/verification.md` names for a claim of the users' pages is there, under this
+name.
 
 In backticks: ``tests/a/test_b.py``, ``test_b.py: test_c``, ``test_c``, ``test_c…``.
 """
@@ -25,8 +26,9 @@ def is_there(file: str | None, test: str | None) -> bool:
     return any(name in (None, f) and pattern.fullmatch(t) for f, t in FUNCTIONS)
 
 
-def test_each_test_that_the_page_of_settings_names_is_there() -> None:
-    text = (REPO / "docs/checkpoints.md").read_text().replace("\n", " ")
+def test_each_test_that_is_named_for_a_claim_is_there() -> None:
+    page = (REPO / "docs/verification.md").read_text()
+    text = page.split("\n## Claims of the users' pages\n")[1].replace("\n", " ")
     quoted = [q for q in re.findall(r"`([^`]+)`", text) if "test_" in q]
     named = [(q, found) for q in quoted if (found := NAMED.fullmatch(q))]
     assert len(named) == len(quoted), {*quoted} - {q for q, _ in named}

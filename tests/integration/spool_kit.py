@@ -21,10 +21,10 @@ from seamark.api.config import CheckpointConfig
 from seamark.checkpoint import spool
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.contracts.sink import TwoPhaseCommitSink, WriterContext
+from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
 
 UID = "out"
@@ -39,7 +39,9 @@ class SpooledJob:
 
     def driver(self) -> Coordinator:
         """Start a driver; it settles the transactions of earlier ones."""
-        store = CheckpointStore(LocalFiles(self.directory), LocalFiles(self.directory / "spark"))
+        store = CheckpointStore(
+            LocalDirectory(self.directory), LocalDirectory(self.directory / "spark")
+        )
         job = CheckpointedJob("job", {UID: self.sink}, store, CheckpointConfig(interval=1))
         driver = Coordinator(job)
         driver.start()

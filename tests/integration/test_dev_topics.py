@@ -69,6 +69,10 @@ def test_rows_go_in_and_come_out_as_text_and_json(kafka: LocalKafka, topic) -> N
     name, at = topic(partitions=1), ("--bootstrap-servers", kafka.bootstrap_servers)
     lines = 'a\t1\nb\t{"x":1}\njust\n\t\n'
     assert seamark("topic", "produce", name, *at, stdin=lines).returncode == 0
+    refused = seamark("topic", "produce", name, *at, stdin="x" * 2_000_000 + "\n")
+    assert refused.returncode == 4
+    assert "row 1: " in refused.stderr
+    assert refused.stderr.count("\n") == 1
     objects = '{"key": "k", "value": {"ü": 2}}\n{"value": null}\n'
     assert seamark("topic", "produce", name, *at, "--json", stdin=objects).returncode == 0
     shown = seamark("topic", "tail", name, *at, "--from-beginning", "-n", 6).stdout
@@ -127,7 +131,12 @@ def test_made_up_clicks_have_their_user_as_key(kafka: LocalKafka, topic) -> None
         (("dev", "kafka", "--port", "0"), "port is 0; give one from 1 to 65535"),
         (("dev", "kafka", "--port", "65534", "--brokers", "3"), "port is 65536; give one from"),
         (("dev", "postgres", "--port", "99999"), "PostgreSQL: port is 99999; give one from"),
-        (("dev", "kafka", "--topic", "clicks:none"), "topic 'clicks:none': give a name, or NAME:"),
+        (("dev", "kafka", "--topic", "clicks:none"), "topic 'clicks:none': give a name of letters"),
+        (("topic", "create", "clicks:99999999999"), "or NAME:PARTITIONS such as clicks:4, of at"),
+        (("topic", "create", "my clicks"), "topic 'my clicks': give a name of letters, digits"),
+        (("topic", "create", "x", "--bootstrap-servers", "127.0.0.1:one"), "127.0.0.1:one"),
+        (("dev", "kafka", "--directory", "/proc/nowhere"), "/proc/nowhere cannot be made ("),
+        (("demo", "--directory", "/proc/nowhere"), "/proc/nowhere cannot be made: "),
         (("topic", "tail", "x", "--bootstrap-servers", "127.0.0.1:1"), "seamark dev kafka --port"),
     ],
 )  # fmt: skip

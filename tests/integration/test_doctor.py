@@ -57,6 +57,8 @@ def test_the_storage_of_the_settings_is_tried(tmp_path: Path) -> None:
         ((), {"JAVA_HOME": "/nowhere"}, "Java", "no java in JAVA_HOME=/nowhere"),
         (("--bootstrap-servers", "127.0.0.1:1"), {}, "brokers", "127.0.0.1:1 does not answer"),
         (("--storage", "/dev/null/in"), {}, "storage", "cannot be made"),
+        (("--storage", "/tmp/" + 300 * "x"), {}, "storage", "File name too long"),
+        ((), {"XDG_CACHE_HOME": "/dev/null"}, "Kafka connector", "cannot be kept in /dev/null"),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named_with_its_remedy(

@@ -29,9 +29,9 @@ from .replay import Call, stepwise
 from .world import SparkFailedError, Transaction, UnprovedError, World
 
 WRITES = {
-    "claim_generation", "claim_epoch", "forget_generations", "seal", "write_prepared",
-    "write_committed", "accept_loss", "void_decision", "void_offsets", "put_back_plan",
-    "put_back_decision",
+    "claim_generation", "end_lineage", "claim_epoch", "forget_generations", "seal",
+    "write_prepared", "write_committed", "accept_loss", "void_decision", "void_offsets",
+    "put_back_plan", "put_back_decision",
 }  # fmt: skip
 Wait = Callable[[], bool] | None
 Steps = Generator[Wait, None, Any]
@@ -51,6 +51,7 @@ class Protocol:
     """
 
     take_over: Callable[..., Any] = procedures.take_over
+    supersede: Callable[..., Any] = procedures.supersede
     recover: Callable[..., Any] = procedures.recover
     claim_epoch: Callable[..., bool] = procedures.claim_epoch
     store_attempt: Callable[..., Any] = procedures.store_attempt
@@ -480,3 +481,25 @@ class Sweeper(Driver):
                     world.caller = self
                     world.abort(uid, transaction)
         self.finished = True
+
+
+class Restorer(Driver):
+    """`seamark run -s` under the job's name: takes the current lineage over, settles it as a run
+    without epochs does, copies its newest checkpoint, and supersedes it. Then it runs the next."""
+
+    def _stream(self) -> Steps:
+        world, p = self.world, self.protocol
+        yield
+        self.generation = yield from self._run(lambda records, _: p.take_over(records))
+        yield
+        decided = yield from self._run(lambda r, s: p.recover(self.generation, r, s))
+        yield from self._run(lambda r, s: p.settle_own(self.generation, (), r, s))
+        yield from self._run(lambda _, s: self._abort_lingering(s, ()))
+        yield
+        if decided >= 0 and decided not in world.offsets:
+            raise SparkFailedError(f"offsets/{decided} was deleted: a newer driver has gone on")
+        successor = world.restored(decided)
+        yield
+        yield from self._run(lambda r, _: p.supersede(self.generation, successor, r))
+        self.world, self.generation = successor, 0
+        yield from super()._stream()

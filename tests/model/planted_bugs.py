@@ -163,6 +163,37 @@ def _not_prepared(epoch: int, generation: int, records: Any) -> bool:
     return not records.epoch(epoch).prepared
 
 
+def _take_over_blindly(records: Any) -> Any:
+    """`take_over` as it was before there were last leases."""
+    generation = max(records.generations(), default=0) + 1
+    while not records.claim_generation(generation):
+        generation += 1
+    yield Point.GENERATION_CLAIMED
+    return generation
+
+
+def _supersede_by_the_next_free(generation: int, successor: Any, records: Any) -> Any:
+    """Takes any free lease for the last one, as a start does for its own."""
+    last = max(records.generations()) + 1
+    while not records.end_lineage(last, successor):
+        last += 1
+    yield Point.SUPERSEDED
+
+
+def _supersede_without_a_second_look(generation: int, successor: Any, records: Any) -> Any:
+    """Believes that a driver that took over meanwhile must still have its lease. The successor then
+    begins at once, as its restore goes on to run it."""
+    if not records.end_lineage(generation + 1, successor):
+        raise procedures.FencedError("another driver has taken over")
+    yield Point.SUPERSEDED
+
+
+def _recover_nothing(generation: int, records: Any, sinks: Any) -> Any:
+    """Leaves the old lineage as it is: its savepoint is there already."""
+    yield Point.RECOVERED
+    return records.latest_decision()
+
+
 PLANTED: dict[str, Protocol] = {
     "commit before the decision": replace(RIGHT, is_decided=_is_stored),
     "abort what was decided": replace(RIGHT, recover=_recover_aborting_the_last_decided),
@@ -297,3 +328,11 @@ FIRST_VERSIONS: dict[str, Protocol] = {
     "believe a sink that has forgotten": _committing_by(_commit_without_proof),
 }
 """Protocols of `procedures.py`, until the checker found their faults."""
+
+PLANTED_SUPERSEDING: dict[str, Protocol] = {
+    "start after the last lease": replace(RIGHT, take_over=_take_over_blindly),
+    "supersede by any free lease": replace(RIGHT, supersede=_supersede_by_the_next_free),
+    "supersede without a second look": replace(RIGHT, supersede=_supersede_without_a_second_look),
+    "supersede what is not settled": replace(RIGHT, recover=_recover_nothing),
+}
+"""Wrong ways of a restore to supersede the job's lineage."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from seamark.model.errors import LostTransactionError
 from seamark.protocol.points import Point
 
-from .driver import Driver, Operator, Protocol, Sweeper, Thread
+from .driver import Driver, Operator, Protocol, Restorer, Sweeper, Thread
 from .world import ROWS_PER_EPOCH, Setup, Violation, World
 
 POINTS = tuple(Point)
@@ -26,12 +26,17 @@ class Run:
     def __init__(self, setup: Setup, protocol: Protocol | None = None) -> None:
         self.setup = setup
         self.protocol = protocol or Protocol()
-        self.world = World(setup)
+        self._first = World(setup)
         self.drivers: list[Driver] = []
         self.trace: list[str] = []
         self.history: list[tuple[str, str]] = []
         self.crashed_at: set[Point] = set()
         self.paused_at: set[Point] = set()
+
+    @property
+    def world(self) -> World:
+        """The job's current lineage: whoever starts now begins there."""
+        return self._first.current()
 
     # --- the moves
 
@@ -48,6 +53,10 @@ class Run:
     def abort_lingering(self) -> Driver:
         """Let an operator abort what no driver can decide, as soon as he is stepped."""
         return self._operate(Sweeper(f"s{len(self.drivers)}", self.world, self.protocol))
+
+    def restore(self) -> Driver:
+        """Let a restore supersede the current lineage, as soon as it is stepped."""
+        return self._operate(Restorer(f"r{len(self.drivers)}", self.world, self.protocol))
 
     def _operate(self, operator: Driver) -> Driver:
         self.drivers.append(operator)
@@ -234,6 +243,10 @@ def _random_part(run: Run, choices: Iterator[int]) -> None:
         elif choice < 251:
             driver.sweep()
             run.note(driver, "sweeps")
+        elif run.setup.restores and choice < 254:
+            if len(awake) < MAX_AWAKE and len(run.drivers) < MAX_DRIVERS:
+                driver = run.restore()
+                thread = driver.stream
         elif run.setup.losses and choice == 253:
             if len(awake) < MAX_AWAKE and len(run.drivers) < MAX_DRIVERS:
                 driver = run.accept_losses()

@@ -18,7 +18,13 @@ import pytest
 from seamark.protocol.points import Point
 
 from .driver import Driver, Protocol
-from .planted_bugs import PLANTED_ABORTS, PLANTED_ACCEPTANCE, PLANTED_WRITE_AGAIN, RIGHT
+from .planted_bugs import (
+    PLANTED_ABORTS,
+    PLANTED_ACCEPTANCE,
+    PLANTED_SUPERSEDING,
+    PLANTED_WRITE_AGAIN,
+    RIGHT,
+)
 from .scheduler import MAX_STEPS, Run
 from .world import ROWS_PER_EPOCH, Setup, Violation
 
@@ -136,7 +142,7 @@ def test_a_crash_at_every_step_and_its_successor_crashed_at_every_step() -> None
         run.finale()
         seen.add(run)
     print(seen)
-    assert seen.crashed_at == set(Point)
+    assert seen.crashed_at == set(Point) - {Point.SUPERSEDED}
 
 
 def test_a_driver_asleep_at_every_step_wakes_at_every_step_of_its_successor() -> None:
@@ -149,7 +155,90 @@ def test_a_driver_asleep_at_every_step_wakes_at_every_step_of_its_successor() ->
         run.finale()  # a further driver takes over and finishes while this one sleeps
         seen.add(run)
     print(seen)
-    assert seen.paused_at == set(Point)
+    assert seen.paused_at == set(Point) - {Point.SUPERSEDED}
+
+
+def left_start(protocol: Protocol = RIGHT) -> Run:
+    """Driver 0 has decided epoch 0 and died, uncommitted; driver 1 sleeps with epoch 1 stored."""
+    run = Run(SETUP, protocol)
+    run.world.available = ROWS_PER_EPOCH
+    first = run.start()
+    assert run.advance_to(first, Point.DECIDED)
+    run.crash(first)
+    run.world.available += ROWS_PER_EPOCH
+    second = run.start()
+    assert run.advance_to(second, Point.RECOVERED)
+    assert run.advance_to(second, Point.PREPARED)
+    run.pause(second)
+    return run
+
+
+def restoring(end: Callable[[Run, Driver], None]) -> Callable[[Run, int], bool]:
+    """A restore under the job's name, which falls asleep or dies after some steps."""
+
+    def life(run: Run, steps: int) -> bool:
+        restorer = run.restore()
+        taken = run.advance(restorer, steps)
+        end(run, restorer)
+        return taken == steps
+
+    return life
+
+
+def superseding(protocol: Protocol) -> Iterator[Run]:
+    """A restore at every step, beside a start, another restore, and a successor, at every step."""
+    begin = partial(left_start, protocol)
+    for first, second in [
+        (restoring(Run.pause), restoring(Run.pause)),
+        (restoring(Run.pause), sleeping()),
+        (sleeping(), restoring(Run.pause)),
+    ]:
+        for run in nested(begin, first, second):
+            wake_in_turn(run)
+            run.finale()
+            yield run
+
+
+def test_a_restore_supersedes_beside_everybody_at_every_step() -> None:
+    seen, superseded = Coverage(), 0
+    for run in superseding(RIGHT):
+        seen.add(run)
+        superseded += bool(run.world.before)
+    print(seen, superseded)
+    assert {Point.GENERATION_CLAIMED, Point.RECOVERED, Point.SUPERSEDED} <= seen.paused_at
+    assert superseded > 100
+
+
+def late_restore(protocol: Protocol) -> Run:
+    """A restore sleeps after it has settled; two drivers take the job over, and the second deletes
+    the first one's lease: the generation that the restore has in mind for the last one is free."""
+    run = left_start(protocol)
+    restorer = run.restore()
+    assert run.advance_to(restorer, Point.RECOVERED)
+    run.pause(restorer)
+    second = run.start()
+    assert run.advance_to(second, Point.GENERATION_CLAIMED)
+    run.crash(second)
+    third = run.start()
+    run.advance(third, MAX_STEPS)
+    assert run.world.leases == {third.generation} or protocol is not RIGHT
+    run.wake(restorer)
+    run.advance(restorer, MAX_STEPS)
+    return run
+
+
+def test_a_lease_that_is_free_again_ends_no_lineage() -> None:
+    run = late_restore(RIGHT)
+    assert not run.world.before, "superseded beside a driver that lives"
+    run.finale()
+
+
+@pytest.mark.parametrize("bug", PLANTED_SUPERSEDING)
+def test_a_planted_bug_of_a_restore_is_found(bug: str) -> None:
+    with pytest.raises(Violation):
+        late_restore(PLANTED_SUPERSEDING[bug]).finale()
+        for _ in superseding(PLANTED_SUPERSEDING[bug]):
+            pass
 
 
 def lost_start(protocol: Protocol = RIGHT) -> Run:

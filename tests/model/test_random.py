@@ -50,6 +50,15 @@ with_losses = st.builds(
     spool=st.booleans(),
     losses=st.just(True),
 )
+with_restores = st.builds(
+    Setup,
+    sinks=st.integers(1, 2),
+    tasks=st.integers(1, 2),
+    max_concurrent=st.integers(1, 2),
+    forgetful=st.booleans(),
+    first_epoch=st.sampled_from([0, 2]),
+    restores=st.just(True),
+)
 choices = st.binary(min_size=150, max_size=150)
 quick = settings(
     derandomize=True,
@@ -121,6 +130,20 @@ def test_only_what_is_lost_is_given_up(setup: Setup, data: bytes) -> None:
 @settings(quick, max_examples=20_000)
 @given(with_losses, choices)
 def test_losses_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@settings(quick, max_examples=1000)
+@given(with_restores, choices)
+def test_restores_under_the_same_name_lose_and_double_nothing(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@settings(quick, max_examples=30_000)
+@given(with_restores, choices)
+def test_restores_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
     check(setup, data)
 
 

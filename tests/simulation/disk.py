@@ -1,4 +1,4 @@
-"""Durable storage, as the contracts of `CheckpointFiles` and `RenamingDirectory` describe it.
+"""Durable storage, as the contracts of `Directory` and `RenamingDirectory` describe it.
 
 Each call takes effect at one moment of its own, and its reply may be late, lost or never come. What
 the contracts leave open is used: a listing is read in two halves, with anything between them; a
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, BinaryIO
 
-from seamark.file_systems.directory import NewFile
+from seamark.files.directory import NewFile
 
 from .machine import Machine
 
@@ -66,7 +66,7 @@ class Disk:
 
 
 class SimulatedFiles:
-    """`CheckpointFiles` below `root`; `owned` wraps each effect, so that the world knows whose it
+    """`Directory` below `root`; `owned` wraps each effect, so that the world knows whose it
     is."""
 
     def __init__(self, disk: Disk, root: str, owned: Callable[[Callable[[], Any]], Any]) -> None:
@@ -121,12 +121,15 @@ class SimulatedDirectory:
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
         self._root = root
-        self.uri = f"/{root}"
+        self.uri = f"file:///{root}"
+
+    def __str__(self) -> str:
+        return f"/{self._root}"
 
     def _call(self, name: str, effect: Callable[[], Any], *, changes: bool = False) -> Any:
         return self._disk.machine.call(name, effect, changes=changes)
 
-    def create(self, path: str) -> NewFile:
+    def begin(self, path: str) -> NewFile:
         return _NewFile(self._disk, f"{self._root}/{path}")
 
     def open(self, path: str) -> BinaryIO:
@@ -137,19 +140,19 @@ class SimulatedDirectory:
         data: bytes | None = self._call(f"size {path}", lambda: self._disk.files.get(full))
         return None if data is None else len(data)
 
-    def list(self, path: str = "") -> dict[str, int]:
+    def tree(self, path: str = "") -> dict[str, int]:
         at = f"{self._root}/{path}".rstrip("/")
 
         def effect() -> dict[str, int]:
             skip = len(self._root) + 1
             return {f[skip:]: len(self._disk.files[f]) for f in self._disk.below(at)}
 
-        found: dict[str, int] = self._call(f"list {path}", effect)
+        found: dict[str, int] = self._call(f"tree {path}", effect)
         return found
 
-    def delete(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         full = f"{self._root}/{path}"
-        self._call(f"delete {path}", lambda: self._disk.drop(full), changes=True)
+        self._call(f"remove {path}", lambda: self._disk.drop(full), changes=True)
 
     def rename(self, path: str, to: str) -> None:
         def effect() -> None:

@@ -13,10 +13,12 @@ from seamark.api.config import CheckpointConfig
 from seamark.checkpoint import spool
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.files_deadline import with_deadlines
+from seamark.checkpoint.lineages import lineages_of
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.contracts.sink import TwoPhaseCommitSink, WriterContext
+from seamark.files.deadline import with_deadlines
+from seamark.model import failpoints
 from seamark.model.errors import DecisionVoidError, FencedError
 from tests.model.driver import Protocol
 from tests.model.world import ROWS_PER_EPOCH, SparkFailedError
@@ -90,13 +92,20 @@ class Driver(Process):
             self.run.stopping = True
             self.run.coordinator.epochs.turn_away()
 
+    def _find_lineage(self) -> None:
+        """Find out what goes on under the job's name, as each start does."""
+        files: Any = SimulatedFiles(self.world.disk, JOB, lambda effect: effect())
+        self.world = self.world.lineages[lineages_of(files)[-1]]
+
     def _main(self) -> None:
         identity: JobIdentity | None = None
         try:
             for _ in range(self.world.setup.restarts + 1):
                 self.stopped_by = None
-                self.run = Run(self, identity)
                 try:
+                    if self.run is None:
+                        self._find_lineage()
+                    self.run = Run(self, identity)
                     self.run.live()
                     break
                 except Exception as error:
@@ -105,15 +114,16 @@ class Driver(Process):
                     fenced = isinstance(error, FencedError)
                     if self.asked_to_stop or (fenced and not isinstance(error, DecisionVoidError)):
                         break
-                identity = self.run.coordinator.identity or identity
+                if self.run is not None:
+                    identity = self.run.coordinator.identity or identity
                 self.machine.sleep(1.0)
         finally:
             self.alive = False
 
     def job(self, owned: Any) -> tuple[CheckpointedJob, SimulatedFiles]:
         disk = self.world.disk
-        files: Any = SimulatedFiles(disk, JOB, owned)
-        logs = SimulatedFiles(disk, f"{JOB}/spark", owned)
+        files: Any = SimulatedFiles(disk, self.world.directory, owned)
+        logs = SimulatedFiles(disk, f"{self.world.directory}/spark", owned)
         spark: Any = logs
         if self.world.setup.deadlines:
             files, spark = with_deadlines(files), with_deadlines(spark)
@@ -126,6 +136,40 @@ class Driver(Process):
     def next_attempt(self) -> int:
         self._attempts += 1
         return self._attempts
+
+
+class Restorer(Driver):
+    """`seamark run -s` of the job's newest checkpoint, under its name: settles the current lineage,
+    makes the next one, and supersedes the first, as `savepoints/restore/write.py` does."""
+
+    def _main(self) -> None:
+        try:
+            self._find_lineage()
+            self.run = Run(self, None)
+            self._restore(self.run.coordinator)
+        except Exception as error:
+            self.stopped_by = error
+            self.world.judged(lambda: self.world.check_stop(self, self.stopped_by))
+        finally:
+            self.alive = False
+
+    def _restore(self, coordinator: Coordinator) -> None:
+        coordinator.start()
+        coordinator.finish()
+        if coordinator.left_open:
+            return
+        epoch = coordinator.last_committed
+        new = self.world.restored(epoch)
+        files: Any = SimulatedFiles(self.world.disk, new.directory, lambda effect: effect())
+        _, logs = self.job(lambda effect: effect())
+        for log in ("offsets", "commits") if epoch >= 0 else ():
+            files.create(f"spark/{log}/{epoch}", logs.read(f"{log}/{epoch}"))
+        store = CheckpointStore(files, files)
+        job_id = f"{new.number:032x}"
+        store.create_identity(JobIdentity(job_id, job_id, "job", epoch + 1, 0.0))
+        assert self.run is not None
+        old, successor = self.run._job.store, {"lineage": new.number}
+        failpoints.drive(self.protocol.supersede(coordinator.generation, successor, old))
 
 
 class Run(QueryRun):

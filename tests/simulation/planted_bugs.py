@@ -23,6 +23,7 @@ from tests.model.planted_bugs import (
     FIRST_VERSIONS,
     PLANTED,
     PLANTED_AT_MOST_ONCE,
+    PLANTED_SUPERSEDING,
     PLANTED_WRITE_AGAIN,
 )
 from tests.model.replay import Call
@@ -190,6 +191,8 @@ def _bugs() -> dict[str, Bug]:
         bugs[name] = Bug(_in_real_code(protocol), _at_most_once, protocol)
     for name, protocol in PLANTED_WRITE_AGAIN.items():
         bugs[name] = Bug({**_OWN, **_in_real_code(protocol)}, _spooled, protocol)
+    name = "start after the last lease"
+    bugs[name] = Bug(_in_real_code(PLANTED_SUPERSEDING[name]), _exactly_once)
     bugs["believe the first listing of a spool"] = Bug(
         {(EpochSpool, "has_changed"): lambda self: False}, _write_ahead
     )

@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seamark.checkpoint import spool
+from seamark.checkpoint.lineages import SUPERSEDED_BY, lineage_directory
 from seamark.model.errors import (
     AbortFailedError,
     PreflightError,
@@ -37,7 +38,7 @@ class Surroundings(Setup):
 
     ways: tuple[str, ...] = (TWO_PHASE, TWO_PHASE)
     deadlines: bool = False
-    """Whether the records' files have deadlines of their own (`files_deadline.py`)."""
+    """Whether the records' files have deadlines of their own (`files/deadline.py`)."""
     restarts: int = 0
     """How often a failed run is started again in the same program."""
     min_pause_s: float = 0.0
@@ -48,22 +49,38 @@ class Surroundings(Setup):
 class Reality(World):
     """See the module's docstring."""
 
-    def __init__(self, setup: Surroundings, machine: Machine) -> None:
+    def __init__(self, setup: Surroundings, machine: Machine, number: int = 1) -> None:
         super().__init__(setup)
+        self.number = number
+        self.directory = f"{JOB}/{lineage_directory(number)}".rstrip("/")
+        self.lineages: dict[int, Reality] = {number: self}
         self.sinks = {uid: Sink(uid, setup.forgetful) for uid in _uids(setup)}
         self.visible = {uid: set() for uid in self.sinks}
         self.ways = dict(zip(self.sinks, setup.ways, strict=True))
         self.machine = machine
-        machine.world = self
-        self.disk = machine.disk = Disk(machine, self._watch)
+        if number == 1:
+            machine.world = self
+            self.disk = machine.disk = Disk(machine, self._watch)
         self.by_handle: dict[tuple[str, str, int], Transaction] = {}
         self.tokens: dict[tuple[str, str], tuple[int, ...]] = {}
         self.upserted: dict[str, set[int]] = {uid: set() for uid in self.sinks}
         self.violations: list[Violation] = []
         self.commits, self.offsets = set(), {}
-        for epoch in range(setup.first_epoch):
+        for epoch in range(setup.first_epoch) if number == 1 else ():
             self.disk.make(f"{JOB}/spark/offsets/{epoch}", b"0")
             self.disk.make(f"{JOB}/spark/commits/{epoch}", b"")
+
+    def restored(self, epoch: int) -> Reality:
+        """As in the model. Its files come from the restore."""
+        setup = replace(self.setup, first_epoch=epoch + 1)
+        assert isinstance(setup, Surroundings)
+        made = Reality(setup, self.machine, max(self.lineages) + 1)
+        for name in ("lineages", "disk", "by_handle", "tokens", "upserted", "violations"):
+            setattr(made, name, getattr(self, name))
+        made.available, made.visible = self.available, self.visible
+        made.before = (*self.before, self)
+        self.lineages[made.number] = made
+        return made
 
     def owned(self, driver: Any, effect: Callable[[], Any]) -> Any:
         """Run an effect of this driver."""
@@ -83,6 +100,13 @@ class Reality(World):
 
     def _watch(self, path: str, data: bytes | None) -> None:
         match path.split("/")[1:]:
+            case ["lineages", number, *below]:
+                self.lineages[int(number)]._told(below, data)
+            case below:
+                self._told(below, data)
+
+    def _told(self, path: list[str], data: bytes | None) -> None:
+        match path:
             case ["lease", name]:
                 self._lease(int(name.partition(".")[0]), data)
             case ["spark", "commits", name] if name.isdigit():
@@ -104,6 +128,8 @@ class Reality(World):
     def _lease(self, generation: int, data: bytes | None) -> None:
         if data is not None:
             self.claim_generation(generation)
+            if successor := json.loads(data)["body"].get(SUPERSEDED_BY):
+                self.last_leases[generation] = self.lineages[successor["lineage"]]
         elif generation in self.leases:
             self.forget_generations([generation])
 

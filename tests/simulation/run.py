@@ -16,16 +16,18 @@ from seamark.model.errors import SeamarkError
 from seamark.protocol.points import Point
 from seamark.protocol.write_again import RewritePoint
 from tests.model.driver import Protocol
-from tests.model.world import ROWS_PER_EPOCH, Violation
+from tests.model.world import ROWS_PER_EPOCH, Violation, World
 
 from . import threads
-from .driver import Driver, config
+from .driver import Driver, Restorer, config
 from .machine import FAULTS, MAX_STEPS, Event, Machine
 from .reality import SPOOLED, TWO_PHASE, UPSERT, WRITE_AHEAD, Reality, Surroundings
 
 POINTS = (
-    *(point.value for point in Point), *(point.value for point in RewritePoint), "rows-sent",
-)  # fmt: skip
+    *(point.value for point in Point if point is not Point.SUPERSEDED),
+    *(point.value for point in RewritePoint),
+    "rows-sent",
+)
 MAX_AWAKE, MAX_DRIVERS, MAX_ROWS = 3, 7, 6 * ROWS_PER_EPOCH
 PATIENCE_S = 5000.0
 """For everything to settle once no more events come, on the machine's clock."""
@@ -96,7 +98,12 @@ def schedule_of(seed: int) -> Schedule:
     for kind in chosen:
         at += 1 + int(luck.expovariate(1 / gap))
         events.append(Event(at, kind, luck.randrange(60)))
-    return Schedule(setup, tuple(events), luck.random() < 0.5, luck.random() < 0.15)
+    survivors, twins = luck.random() < 0.5, luck.random() < 0.15
+    if not (at_most_once or spooled) and luck.random() < 0.3:
+        for _ in range(luck.choice((1, 1, 2, 3))):
+            events.append(Event(1 + luck.randrange(at), "restore", luck.randrange(60)))
+        events.sort(key=lambda event: event.at)
+    return Schedule(setup, tuple(events), survivors, twins)
 
 
 @dataclass
@@ -117,10 +124,15 @@ class Simulation:
         self.machine = Machine(schedule.events, self._happens)
         if traced:
             self.machine.trace = []
-        self.world = Reality(schedule.setup, self.machine)
+        self._first = Reality(schedule.setup, self.machine)
         self.drivers: list[Driver] = []
         self._protocol = protocol
         self._config = config(schedule.setup)
+
+    @property
+    def world(self) -> World:
+        """The lineage that goes on under the job's name."""
+        return self._first.current()
 
     # --- events
 
@@ -151,6 +163,9 @@ class Simulation:
             case "crash at" | "pause at":
                 kind = event.kind.removesuffix(" at")
                 machine.trap(POINTS[choice % len(POINTS)], Event(event.at, kind, choice))
+            case "restore" if len(awake) < MAX_AWAKE:
+                self._start(Restorer)
+                machine.switch(choice)
             case "stop":
                 driver.stop()
             case "input":
@@ -168,10 +183,10 @@ class Simulation:
             with contextlib.suppress(SeamarkError, OSError):
                 self.machine.late.pop(0)()
 
-    def _start(self) -> Driver | None:
+    def _start(self, kind: type[Driver] = Driver) -> Driver | None:
         if len(self.drivers) >= MAX_DRIVERS:
             return None
-        driver = Driver(f"d{len(self.drivers)}", self.world, self._config, self._protocol)
+        driver = kind(f"d{len(self.drivers)}", self._first, self._config, self._protocol)
         self.drivers.append(driver)
         return driver
 
@@ -199,8 +214,8 @@ class Simulation:
         self._finale()
 
     def _judge(self) -> None:
-        if self.world.violations:
-            raise self.world.violations[0]
+        if self._first.violations:
+            raise self._first.violations[0]
         if self.machine.steps > MAX_STEPS:
             raise Violation(f"the run does not come to rest in {MAX_STEPS} steps")
         for driver in self.drivers:
@@ -210,7 +225,8 @@ class Simulation:
                 ) from driver.uncaught
 
     def _finale(self) -> None:
-        awake = [d for d in self.drivers if d.awake]
+        awake = [d for d in self.drivers if d.awake and not isinstance(d, Restorer)]
+        awake = [d for d in awake if d.world is self.world]
         if self.schedule.survivors and awake:
             newest = max(awake, key=lambda d: d.generation)
             self._settle(newest)
@@ -236,7 +252,7 @@ class Simulation:
             run = driver.run
             raise Violation(
                 f"{driver.name} makes no progress: {self.world.available} rows are there, planned "
-                f"up to {self.world.offsets}, committed up to epoch "
+                f"up to {driver.world.offsets}, committed up to epoch "
                 f"{run.coordinator.last_committed if run else None}, threads: "
                 f"{[str(t) for t in driver.threads]}"
             )
@@ -250,7 +266,7 @@ class Simulation:
     def _final_driver(self) -> None:
         self.world.available += ROWS_PER_EPOCH
         while True:
-            driver = Driver(f"d{len(self.drivers)}", self.world, self._config, self._protocol)
+            driver = Driver(f"d{len(self.drivers)}", self._first, self._config, self._protocol)
             self.drivers.append(driver)
             if self._settle(driver):
                 break

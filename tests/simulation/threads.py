@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from seamark.file_systems.location import decoded
+from seamark.files.location import decoded
 from seamark.model import failpoints
 
 from .disk import SimulatedDirectory
@@ -245,12 +245,12 @@ UUID = _module(real_uuid, uuid4=lambda: real_uuid.UUID(int=next(_ids)))
 
 
 def open_directory(uri: str, settings: object = None) -> SimulatedDirectory:
-    """`file_systems.open_directory`, on the machine's disk."""
+    """`files.open_directory`, on the machine's disk."""
     return SimulatedDirectory(_running.disk, decoded(uri).removeprefix("file:").lstrip("/"))
 
 
 STANDS = {
-    "seamark.checkpoint.call_deadline": {
+    "seamark.files.deadline": {
         "threading": THREADING, "time": TIME, "queue": _Queue("queue"), "Future": Future,
         "FutureTimeoutError": TimeoutError, "_idle": _Idle(),
     },

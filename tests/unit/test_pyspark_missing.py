@@ -69,6 +69,25 @@ def test_a_verb_without_pyspark_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("refused", "arguments"),
+    [
+        ("kafka", ["txn", "list", "--bootstrap-servers", "127.0.0.1:1"]),
+        ("confluent_kafka", ["topic", "tail", "clicks"]),
+        ("psycopg", ["dev", "postgres"]),
+    ],
+)
+def test_a_verb_without_its_package_is_one_line(refused: str, arguments: list[str]) -> None:
+    done = run(
+        without(refused)
+        + "from seamark.cli.main import app\n"
+        + f"app({arguments!r}, prog_name='seamark')"
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "pip install 'pyspark-seamark[" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
     ("refused", "name"),
     [(("pyspark", "py4j"), "PySpark"), (("pandas",), "PySpark"), (("confluent_kafka",), "brokers")],
 )
@@ -81,11 +100,24 @@ def test_the_doctor_goes_on_without_it_and_names_the_line(
         + "from seamark.cli.main import app\n"
         + f"app({arguments!r}, prog_name='seamark')"
     )
-    assert done.returncode == 1, done.stderr
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert checks[name]["missing"]
     assert checks[name]["remedy"].startswith("pip install")
     assert not checks["storage"]["missing"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["topic", "--help"], 0), (["list", "--nothing-known"], 2)]
+)
+def test_help_and_a_wrong_option_need_no_pyspark(arguments: list[str], code: int) -> None:
+    done = run(
+        without("pyspark", "py4j")
+        + "from seamark.cli.main import app\n"
+        + f"app({arguments!r}, prog_name='seamark')"
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_pyspark_too_old_is_one_line(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`CheckpointConfig`: the settings of a job's checkpoints, named as in Flink.
 
-docs/checkpoints.md compares each with Flink's. `api/settings.py` lays `seamark.toml` and the
-command line over the program's settings.
+docs/checkpoints.md says what each does, docs/coming-from-flink.md what Flink calls it.
+`api/settings.py` lays `seamark.toml` and the command line over the program's settings.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Any
 from seamark.api.checks import Given, Size, member, whole_bytes, whole_number, yes_or_no
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.api.restart_strategy import RestartStrategy
-from seamark.file_systems.location import storage_uri
+from seamark.files.location import storage_uri
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 

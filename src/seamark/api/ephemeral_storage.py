@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.file_systems.location import Location
+from seamark.files.location import Location
 
 
 @dataclass(frozen=True)

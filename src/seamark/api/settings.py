@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from seamark.api.config import CheckpointConfig
 from seamark.api.rest_config import RestConfig
 from seamark.api.restart_strategy import RestartStrategy
-from seamark.file_systems.location import storage_uri
+from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
 from seamark.model.home import HOME_VARIABLE, seamark_home
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from seamark.checkpoint.envelope import create_record, load_for_people, load_record
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import LostTransactionError
 from seamark.protocol.accept_loss import Acceptance
 
@@ -54,23 +54,23 @@ class AcceptedLoss:
         return {**asdict(self), "accepted_at": round(self.accepted_at * 1000)}
 
 
-def read_losses(files: CheckpointFiles) -> Sequence[AcceptedLoss]:
+def read_losses(files: Directory) -> Sequence[AcceptedLoss]:
     """Return the accepted losses of a job's directory, by epoch and sink; logs damaged records."""
     names = [name for name in files.list(LOSSES) if name.endswith(".json")]
-    found = (load_for_people(files, _KIND, f"{LOSSES}/{name}", _loss) for name in names)
+    found = (load_for_people(files, _KIND, f"{LOSSES}/{name}", AcceptedLoss) for name in names)
     return sorted(filter(None, found), key=lambda loss: (loss.epoch, loss.sink))
 
 
-def find_loss(files: CheckpointFiles, epoch: int, sink: str) -> AcceptedLoss | None:
+def find_loss(files: Directory, epoch: int, sink: str) -> AcceptedLoss | None:
     """Return the accepted loss of one sink in one epoch; None if none was accepted."""
     try:
-        return load_record(files, _KIND, _path(epoch, sink), _loss)
+        return load_record(files, _KIND, _path(epoch, sink), AcceptedLoss)
     except FileNotFoundError:
         return None
 
 
 def write_loss(
-    files: CheckpointFiles,
+    files: Directory,
     loss: Acceptance,
     generation: int,
     lost: LostTransactionError,
@@ -94,8 +94,3 @@ def write_loss(
 
 def _path(epoch: int, sink: str) -> str:
     return f"{LOSSES}/{epoch}.{quote(sink, safe='')}.json"
-
-
-def _loss(body: dict[str, Any]) -> AcceptedLoss:
-    tuples = {name: tuple(body[name]) for name in ("transactions", "unproved")}
-    return AcceptedLoss(**{**body, **tuples})

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seamark.contracts.spool import SpoolFile, parse_path
+from seamark.model.records import read_as
 
 CHANNEL_STATE = "channel-state"
 """The directory of all epochs' rows, below the job's checkpoint directory."""
@@ -41,12 +42,16 @@ class Stage:
     """The rows left by one epoch's stream, a lane for each task. All rows of a stage come before
     any row of the next; lanes are independent of each other.
 
-    `uids` and `columns` are the layout of the rows (`runtime/branches.py: Layout`).
+    `uids`, `columns` and `types` are the layout of the rows (`runtime/layout.py`). `processes` are
+    the sinks whose rows are still to go through their `sm.process`; None in older records: all that
+    have one.
     """
 
     uids: tuple[str, ...]
     columns: tuple[str, ...]
     lanes: tuple[Lane, ...]
+    processes: tuple[str, ...] | None = None
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,11 +100,13 @@ class ChannelState:
         stages: Sequence[Mapping[str, Any]], event_times: Sequence[int | None] = ()
     ) -> "ChannelState":
         """Read `to_json`'s form; raises KeyError, TypeError or ValueError for any other."""
-        found = (
-            Stage(tuple(stage["uids"]), tuple(stage["columns"]), lanes_of(stage["lanes"]))
-            for stage in stages
+        found = ChannelState(
+            tuple(read_as(Stage, each, newer=True) for each in stages), tuple(event_times)
         )
-        return ChannelState(tuple(found), tuple(event_times))
+        for segment in found.segments():
+            if parse_path(segment.file.path) is None:
+                raise ValueError(f"{segment.file.path!r} is not the path of a channel-state file")
+        return found
 
 
 NO_CHANNEL_STATE = ChannelState()
@@ -107,11 +114,4 @@ NO_CHANNEL_STATE = ChannelState()
 
 def lanes_of(lanes: Sequence[Any]) -> tuple[Lane, ...]:
     """Read lanes in `asdict`'s form; raises KeyError, TypeError or ValueError for any other."""
-    return tuple(tuple(map(_segment, lane)) for lane in lanes)
-
-
-def _segment(body: Mapping[str, Any]) -> Segment:
-    file = SpoolFile(**body["file"])
-    if parse_path(file.path) is None:
-        raise ValueError(f"{file.path!r} is not the path of a channel-state file")
-    return Segment(file, body["skip"])
+    return tuple(tuple(read_as(Segment, each) for each in lane) for lane in lanes)

@@ -1,7 +1,7 @@
 """One job as its driver checkpoints it, and the coordinator's interface to its run of the query."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -9,14 +9,13 @@ from typing import Any
 
 from seamark.api.config import CheckpointConfig, CheckpointMode
 from seamark.checkpoint.channel_state import CHANNEL_STATE, ChannelState
-from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_call
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.statistics import EpochFigures
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
-from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from seamark.contracts.spool import SpooledSink, problem, spool_directory
-from seamark.file_systems import HadoopSettings, open_directory
+from seamark.files import Directory, HadoopSettings, open_directory, open_for_rows
+from seamark.files.deadline import LONG_CALL_S, storage_call
 from seamark.model.errors import CheckpointError
 from seamark.model.redaction import redact
 from seamark.model.schema import Schema
@@ -25,7 +24,8 @@ from seamark.model.schema import Schema
 @dataclass(frozen=True)
 class CheckpointedJob:
     """`sinks` and the `schemas` of their rows are by uid. `checkpoint.storage` is ignored: the
-    records are in `store`. `tasks`, and the `sessions` by uid, are as in `SinkContext`."""
+    records are in `store`. `tasks`, and the `sessions` by uid, are as in `SinkContext`. `left` are
+    uids whose stored transactions are left to their system, and their rows kept as they are."""
 
     name: str
     sinks: Mapping[str, TwoPhaseCommitSink[Any]]
@@ -35,6 +35,7 @@ class CheckpointedJob:
     hadoop: HadoopSettings = field(default_factory=HadoopSettings)
     tasks: int = 0
     sessions: Mapping[str, Any] = field(default_factory=dict)
+    left: Collection[str] = ()
 
     @property
     def visible_before_decision(self) -> bool:
@@ -74,7 +75,7 @@ class CheckpointedJob:
         if self.checkpoint.unaligned:
             places.append(self.store.channel_state_uri)
         for place in places:
-            open_directory(place, self.hadoop)
+            open_for_rows(place, self.hadoop)
 
     def find_damaged_rows(self, epoch: int, generation: int) -> list[str]:
         """Return a line for each damaged or missing file among the rows kept by sinks for a stored
@@ -168,7 +169,7 @@ class QueryRun:
         """Return the available figures of decided epochs; may take its time."""
         return {}
 
-    def open_files(self, uri: str) -> CheckpointFiles:
+    def open_files(self, uri: str) -> Directory:
         """Return another job's checkpoint directory: it holds a spool taken over by a restore."""
         raise CheckpointError(f"this coordinator was given no way to open {uri}")
 

@@ -113,7 +113,7 @@ class Coordinator:
         """The newest epoch with a final decision: its commit has begun, at least."""
         self.last_committed = -1
         self.history: deque[EpochProgress] = deque(maxlen=1000)
-        """The last committed epochs of this driver, oldest first."""
+        """The last committed epochs of this driver, oldest first, without their tasks."""
         self.begun_s = time.monotonic()
         """The start of the newest epoch; before the first one, the making of the coordinator."""
         self.has_completed_epoch = False
@@ -160,7 +160,8 @@ class Coordinator:
                 job.name, self.identity.job_id, self.generation, decided,
             )  # fmt: skip
             self.upkeep.later("old records", partial(self._tidy, decided))
-            self.upkeep.later("spools", partial(store.forget_settled_rows, decided))
+            if not job.left:
+                self.upkeep.later("spools", partial(store.forget_settled_rows, decided))
             self._thread = threading.Thread(
                 target=self._commit_loop, name="seamark-commit", daemon=True
             )  # `finish` waits for it
@@ -403,7 +404,8 @@ class Coordinator:
         The storage's part is done on a thread of its own: a hanging deletion holds up no commit."""
         epoch, upkeep = progress.epoch, self.upkeep
         retained = self._job.checkpoint.num_retained
-        self.history.append(progress)
+        # A thousand tasks' reports are ten megabytes, and a thousand epochs are kept.
+        self.history.append(replace(progress, tasks=()))
         with upkeep.spared("checkpoint statistics"):
             self.statistics.committed(epoch)
         upkeep.later("old records", partial(self._tidy, epoch, sinks))

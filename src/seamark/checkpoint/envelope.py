@@ -3,15 +3,17 @@
 docs/FORMAT.md specifies it; the records themselves are in `store.py`.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.model.errors import CorruptRecordError
+from seamark.files import Directory
+from seamark.model.errors import CorruptRecordError, RecordNotStoredError, SeamarkError
+from seamark.model.records import read_as
 
 log = logging.getLogger(__name__)
 
@@ -20,10 +22,18 @@ T = TypeVar("T")
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def seal_envelope(kind: str, body: dict[str, Any], **more: str) -> bytes:
-    """Return the bytes of a record of `kind`, with its version and checksum."""
-    content = {"format": f"seamark/{kind}", "version": VERSION, "body": body, **more}
-    return canonical({**content, "sha256": _digest(content)}) + b"\n"
+def seal_envelope(kind: str, body: dict[str, Any], made: str = "") -> bytes:
+    """Return the bytes of a record of `kind`, with its version and checksum; `made` tells it from
+    another record of the same body."""
+    content = {"format": f"seamark/{kind}", "version": VERSION, "body": body}
+    if made:
+        content["made"] = made
+    text = canonical(content)
+    # Encoded once, as a record of a thousand tasks has megabytes: the keys' order puts the checksum
+    # before the version, which is the last.
+    last = b',"version":%d}' % VERSION
+    checksum = hashlib.sha256(text).hexdigest().encode()
+    return text.removesuffix(last) + b',"sha256":"' + checksum + b'"' + last + b"\n"
 
 
 def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
@@ -47,7 +57,27 @@ def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
     return body
 
 
-def create_record(files: CheckpointFiles, kind: str, path: str, body: Mapping[str, Any]) -> bool:
+@contextlib.contextmanager
+def storage_faults(uri: str, path: str, done: str) -> Iterator[None]:
+    """Raise RecordNotStoredError for a storage's refusal of what is `done` to `path`. Lets pass
+    Seamark's own errors, FileExistsError, and FileNotFoundError of what is to be ``"read"``."""
+    try:
+        yield
+    except (FileExistsError, SeamarkError):
+        raise
+    except Exception as error:  # OSError, or any error of the file system behind Spark
+        if isinstance(error, FileNotFoundError) and done == "read":
+            raise
+        remedy = "check the address, and that its server runs and can be reached from here"
+        if done in ("written", "deleted"):
+            remedy = "make room, or make the storage writable and reachable"
+        raise RecordNotStoredError(
+            f"checkpoint storage {uri}: {path} cannot be {done}: {type(error).__name__}: "
+            f"{error}. Nothing is lost; {remedy}"
+        ) from error
+
+
+def create_record(files: Directory, kind: str, path: str, body: Mapping[str, Any]) -> bool:
     """Store a record exclusively; return False if there is another one at `path`.
 
     A client that has lost an answer repeats its request, and is refused because of its own record.
@@ -61,7 +91,7 @@ def create_record(files: CheckpointFiles, kind: str, path: str, body: Mapping[st
     return True
 
 
-def is_there(files: CheckpointFiles, path: str, data: bytes) -> bool:
+def is_there(files: Directory, path: str, data: bytes) -> bool:
     """Return whether the file holds these very bytes."""
     try:
         return files.read(path) == data
@@ -69,26 +99,26 @@ def is_there(files: CheckpointFiles, path: str, data: bytes) -> bool:
         return False
 
 
-def read_record(files: CheckpointFiles, kind: str, path: str) -> dict[str, Any]:
+def read_record(files: Directory, kind: str, path: str) -> dict[str, Any]:
     """Return a record's body. Raises FileNotFoundError, CorruptRecordError naming the file."""
     return open_envelope(kind, files.read(path), f"{files.uri}/{path}")
 
 
-def load_record(
-    files: CheckpointFiles, kind: str, path: str, load: Callable[[dict[str, Any]], T]
-) -> T:
+Load = type[T] | Callable[[dict[str, Any]], T]
+"""Makes a value of a record's body: a dataclass, by its fields (`read_as`), or a function."""
+
+
+def load_record(files: Directory, kind: str, path: str, load: Load[T]) -> T:
     """Return what `load` makes of a record's body. Raises as `read_record`, and CorruptRecordError
     if `load` misses something in it."""
     body = read_record(files, kind, path)
     try:
-        return load(body)
+        return read_as(load, body) if isinstance(load, type) else load(body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
 
 
-def load_for_people(
-    files: CheckpointFiles, kind: str, path: str, load: Callable[[dict[str, Any]], T]
-) -> T | None:
+def load_for_people(files: Directory, kind: str, path: str, load: Load[T]) -> T | None:
     """Do as `load_record`; return None if there is no such record, or with a warning, if it cannot
     be read: nothing depends on it."""
     try:

@@ -4,30 +4,33 @@
 
 Kept beside the checkpoints, so that a job is found and its history is known when no driver lives.
 Nothing else reads these files, so none of them, lost or damaged, can stop a job. docs/FORMAT.md has
-their contents; `runtime/registry.py` reads them for jobs of other processes.
+their contents; `runtime/listing.py` reads them for jobs of other processes.
 """
 
 import json
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seamark.checkpoint.envelope import canonical, create_record, load_for_people
 from seamark.checkpoint.upkeep import Upkeep
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory, in_threads, numbered
 from seamark.model.errors import CorruptRecordError
-from seamark.model.job_state import JobState
+from seamark.model.job_state import OUTSIDE, JobState
+from seamark.model.records import read_as, record_of
+from seamark.model.stats_summary import UNKNOWN
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 EXECUTIONS_KEPT = 100
 FAILURES_KEPT = 100
+LOCATION = "location"
 _READERS = 16
 _FAILURE = re.compile(r"failure\.(\d+)\.json")
 _GRAPH_FIELDS = {"id", "kind", "name", "inputs", "has_uid", "guarantee"}
@@ -46,11 +49,13 @@ def unsigned(content: bytes) -> str:
 @dataclass(frozen=True)
 class ExecutionStart:
     """A driver that has begun to run the job. `started_at`: seconds since 1970. `rest_url`: the
-    driver's address; "" if it has no server.
+    driver's address; "" if it has no server. `log`: the file with the program's output, on its
+    machine; "" if `seamark run -d` has not started it.
 
     For readers while no driver answers, empty if not known: `graph`, `JobGraph.to_record`, and
     `pages`, the driver's answers on the paths ``config``, ``checkpoints/config`` and
-    ``guarantees``, without secrets.
+    ``guarantees``, without secrets. Of a query of ``format("seamark")`` `pages` has `LOCATION`:
+    its ``options`` without secrets, and the ``schema`` of its DataFrame as Spark writes it.
     """
 
     job_id: str
@@ -59,8 +64,14 @@ class ExecutionStart:
     pid: int
     started_at: float
     rest_url: str
-    graph: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    graph: list[dict[str, Any]] = field(default_factory=list)
     pages: Mapping[str, Any] = field(default_factory=dict)
+    log: str = ""
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether its end is recorded, and its driver can be asked: not that of a data source."""
+        return LOCATION not in self.pages
 
 
 @dataclass(frozen=True)
@@ -107,14 +118,32 @@ class Execution:
 
     @property
     def state(self) -> JobState:
-        """The state at its end; UNREACHABLE if no end is recorded."""
-        return JobState.UNREACHABLE if self.end is None else self.end.state
+        """The state at its end; if none is recorded UNREACHABLE, or UNOBSERVED."""
+        if self.end is None:
+            return JobState.UNREACHABLE if self.start.is_observed else JobState.UNOBSERVED
+        return self.end.state
+
+    def row(self, state: JobState) -> dict[str, Any]:
+        """Return it in the fields of Flink's ``/jobs/overview``; `state` is the job's. Times are
+        milliseconds since 1970; -1 is "not ended", "not known"."""
+        start, end = self.start, self.end
+        since = round(start.started_at * 1000)
+        until = round((time.time() if end is None else end.ended_at) * 1000)
+        return {
+            "jid": start.job_id,
+            "name": start.name,
+            "state": state.value,
+            "start-time": since,
+            "end-time": UNKNOWN if end is None else until,
+            "duration": UNKNOWN if end is None and state in OUTSIDE else until - since,
+            "restarts": self.restarts,
+        }
 
 
 class ExecutionStore:
     """The executions below one job's directory."""
 
-    def __init__(self, files: CheckpointFiles) -> None:
+    def __init__(self, files: Directory) -> None:
         self._files = files
 
     def begin(self, start: ExecutionStart, sign: Sign = unsigned) -> int:
@@ -139,12 +168,11 @@ class ExecutionStore:
 
     def end(self, number: int, end: ExecutionEnd) -> None:
         """Record that the execution has ended."""
-        body = {**asdict(end), "state": end.state.value}
-        self._create(number, "ended.json", "execution-end", body)
+        self._create(number, "ended.json", "execution-end", record_of(end))
 
     def numbers(self) -> list[int]:
         """Return the numbers of the kept executions, oldest first."""
-        return sorted(int(name) for name in self._files.list("executions") if name.isdigit())
+        return numbered(self._files.list("executions"))
 
     def newest(self) -> Execution | None:
         """Return the last readable execution; None if there is none."""
@@ -155,9 +183,9 @@ class ExecutionStore:
 
     def all(self) -> list[Execution]:
         """Return every readable execution, the oldest first."""
-        with ThreadPoolExecutor(_READERS) as pool:  # an object store takes its time for each file
-            found = pool.map(self.read, self.numbers())
-            return [execution for execution in found if execution is not None]
+        # An object store takes its time for each file.
+        found = in_threads(self.read, self.numbers(), _READERS)
+        return [execution for execution in found if execution is not None]
 
     def read(self, number: int) -> Execution | None:
         """Return one execution, without its unreadable parts; None if its start is unreadable."""
@@ -200,12 +228,10 @@ def _content(number: int, body: Mapping[str, Any]) -> bytes:
 
 
 def _start(body: Mapping[str, Any]) -> ExecutionStart:
-    known = {each.name: body[each.name] for each in fields(ExecutionStart) if each.name in body}
-    start = ExecutionStart(**known)
-    _check(start, job_id=str, name=str, host=str, pid=int, rest_url=str, graph=list, pages=dict)
+    start = read_as(ExecutionStart, body, newer=True)
     _check_time(start.started_at)
     for part in start.graph:
-        if not isinstance(part, dict) or not part.keys() >= _GRAPH_FIELDS:
+        if not part.keys() >= _GRAPH_FIELDS:
             raise CorruptRecordError(f"{part!r} is no part of a graph")
     if start.rest_url and not start.rest_url.startswith(("http://", "https://")):
         raise CorruptRecordError(
@@ -215,28 +241,19 @@ def _start(body: Mapping[str, Any]) -> ExecutionStart:
 
 
 def _failure(body: Mapping[str, Any]) -> ExecutionFailure:
-    failure = ExecutionFailure(**body)
-    _check(failure, epoch=int, exception=str, message=str, restarted=bool)
+    failure = read_as(ExecutionFailure, body)
     _check_time(failure.timestamp)
     return failure
 
 
 def _end(body: Mapping[str, Any]) -> ExecutionEnd:
-    end = ExecutionEnd(**{**body, "state": JobState(body["state"])})
-    _check(end, reason=str)
+    end = read_as(ExecutionEnd, body)
     _check_time(end.ended_at)
     return end
 
 
-def _check(record: object, **types: type) -> None:
-    """Refuse values of other types: the code showing them relies on it."""
-    for name, type_ in types.items():
-        if not isinstance(value := getattr(record, name), type_):
-            raise CorruptRecordError(f"{name} is {value!r}, which is no {type_.__name__}")
-
-
-def _check_time(seconds: object) -> None:
-    if not isinstance(seconds, int | float) or not 0 <= seconds < _LATEST_S:
+def _check_time(seconds: float) -> None:
+    if not 0 <= seconds < _LATEST_S:
         raise CorruptRecordError(f"{seconds!r} is no time")
 
 
@@ -254,7 +271,7 @@ class ExecutionRecorder:
         """The failures so far, the newest last; at most FAILURES_KEPT."""
         self._failed = 0
 
-    def begin(self, files: CheckpointFiles, start: ExecutionStart, sign: Sign = unsigned) -> None:
+    def begin(self, files: Directory, start: ExecutionStart, sign: Sign = unsigned) -> None:
         """Record the start. Called once, when the job's directory is known to be this job's."""
         store = ExecutionStore(files)
         with self._upkeep.spared("record of the execution"):
@@ -297,6 +314,8 @@ class ExecutionRecorder:
                 self._store.record_failure(self._number, index, failure)
 
 
+LOG_VARIABLE = "SEAMARK_LOG"
+"""Environment: the file with the program's output, made by `seamark run -d`."""
 ANNOUNCE_VARIABLE = "SEAMARK_ANNOUNCE"
 """Environment: the file to make once the job runs: `ExecutionStart` and ``directory`` as JSON.
 `seamark run -d` waits for it: only the program knows its job's storage and name."""

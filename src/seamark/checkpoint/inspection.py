@@ -3,12 +3,14 @@ Spark's, before anything is written.
 
 `require_sound` guards every start of a job. `inspect` serves it and the readers of retained
 checkpoints: `savepoints/restore/checkpoint.py` and `savepoints/take/checkpoint.py`.
-docs/operations/damaged-checkpoint.md says how each fault is found, and lists the faults not found.
+docs/internals.md says how each fault is found, docs/operations/damaged-checkpoint.md lists the
+faults not found.
 """
 
 import re
 import zlib
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +18,7 @@ from urllib.parse import unquote
 
 from seamark.checkpoint.envelope import read_record
 from seamark.checkpoint.manifest import Manifest, read_manifest
+from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spark_files import (
     METADATA_VERSION,
     StateTree,
@@ -27,8 +30,8 @@ from seamark.checkpoint.spark_files import (
     zip_references,
 )
 from seamark.checkpoint.store import CheckpointStore
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.file_systems.location import local_of
+from seamark.files import Directory, numbered
+from seamark.files.location import local_of
 from seamark.model.errors import (
     CheckpointError,
     CorruptRecordError,
@@ -289,7 +292,7 @@ def _later(store: CheckpointStore, latest: int) -> list[str]:
 # --- Spark's files
 
 
-def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: Inspection) -> None:
+def _logs(spark: Directory, epoch: int, manifest: Manifest | None, found: Inspection) -> None:
     expected = dict(manifest.files) if manifest is not None else {}
     paths = [_held(spark, path, epoch) for path in expected]
     if not paths:
@@ -307,19 +310,19 @@ def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: 
             _guard(found.problems, read_log, spark, f"{log}/{epoch}")
 
 
-def _held(spark: CheckpointFiles, path: str, epoch: int) -> str:
+def _held(spark: Directory, path: str, epoch: int) -> str:
     """Return the path, or its substitute for an operator's metadata deleted by Spark. Spark deletes
     the oldest first: where an older file is left, another hand deleted this one."""
     version = METADATA_VERSION.fullmatch(path)
     if version is None or spark.exists(path):
         return path
-    numbers = [int(name) for name in spark.list(version[1].rstrip("/")) if name.isdigit()]
+    numbers = numbered(spark.list(version[1].rstrip("/")))
     if not numbers or min(numbers) < int(version[2]):
         return path
     return metadata_at((f"{version[1]}{number}" for number in numbers), epoch)[0]
 
 
-def _small_file(spark: CheckpointFiles, path: str, expected: tuple[int, int] | None) -> None:
+def _small_file(spark: Directory, path: str, expected: tuple[int, int] | None) -> None:
     if expected is not None:
         data = spark.read(path)
         if (len(data), zlib.crc32(data)) != expected:
@@ -331,7 +334,7 @@ def _small_file(spark: CheckpointFiles, path: str, expected: tuple[int, int] | N
         raise CorruptRecordError(f"{spark.uri}/{path}: the file is empty")
 
 
-def _whole_log(spark: CheckpointFiles, path: str) -> None:
+def _whole_log(spark: Directory, path: str) -> None:
     _small_file(spark, path, None)
     read_log(spark, path)
 
@@ -366,7 +369,7 @@ def _state(
         found.files += sizes
 
 
-def _state_file(spark: CheckpointFiles, path: str, expected: int | None) -> None:
+def _state_file(spark: Directory, path: str, expected: int | None) -> None:
     size = spark.check(path)
     if size == 0 or (expected is not None and size != expected):
         wanted = f"{expected} are recorded" if expected is not None else "it was not empty"
@@ -384,7 +387,7 @@ def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str,
 # --- both
 
 
-def _open(files: CheckpointFiles, kind: str, path: str, problems: list[str]) -> dict[str, object]:
+def _open(files: Directory, kind: str, path: str, problems: list[str]) -> dict[str, object]:
     """Return a record's body. If it is damaged or missing, note the problem and return {}."""
     return _guard(problems, lambda files, path: read_record(files, kind, path), files, path) or {}
 
@@ -392,7 +395,7 @@ def _open(files: CheckpointFiles, kind: str, path: str, problems: list[str]) -> 
 def _guard(
     problems: list[str],
     look: Callable[..., T],
-    files: CheckpointFiles,
+    files: Directory,
     path: str,
     *more: object,
 ) -> T | None:
@@ -404,3 +407,25 @@ def _guard(
     except FileNotFoundError:
         problems.append(f"{files.uri}/{path}: missing")
     return None
+
+
+# --- transactions in the records
+
+
+def standing_attempts(store: CheckpointStore, after: int) -> Iterator[Mapping[str, SinkEpoch]]:
+    """Yield the parts, by sink, of each stored attempt at the epochs after `after` that is not
+    sealed ABORT."""
+    for epoch in (e for e in store.epochs() if e > after):
+        record = store.epoch(epoch)
+        for generation in record.prepared:
+            if record.seals.get(generation) is not Seal.ABORT:
+                yield store.read_prepared(epoch, generation)
+
+
+def committables_of(attempts: Iterable[Mapping[str, SinkEpoch]]) -> Counter[str]:
+    """Return the number of transactions of each sink."""
+    found = Counter[str]()
+    for parts in attempts:
+        for uid, part in parts.items():
+            found[uid] += len(part.committables)
+    return found

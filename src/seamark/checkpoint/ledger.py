@@ -19,7 +19,9 @@ from seamark.checkpoint.row_hash import NO_ROWS, RowSums
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.store import LEAST_RECORDS, LEDGER, CheckpointStore
+from seamark.files import numbered
 from seamark.model.errors import CorruptRecordError
+from seamark.model.records import read_as, record_of
 
 log = logging.getLogger(__name__)
 
@@ -36,23 +38,8 @@ class LedgerEntry:
 
     epoch: int
     generation: int
-    sources: Sequence[Any] | None
+    sources: list[Any] | None
     sinks: Mapping[str, SinkEpoch]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return its stored form."""
-        return {
-            "epoch": self.epoch,
-            "generation": self.generation,
-            "sources": self.sources,
-            "sinks": {uid: part.to_json() for uid, part in self.sinks.items()},
-        }
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> LedgerEntry:
-        """Read the stored form; raises KeyError, TypeError or ValueError."""
-        sinks = {uid: SinkEpoch.from_json(part) for uid, part in body["sinks"].items()}
-        return LedgerEntry(body["epoch"], body["generation"], body["sources"], sinks)
 
 
 @dataclass(frozen=True)
@@ -67,6 +54,15 @@ class Total:
         if part.sums is None:
             return Total(epoch + 1)
         return Total(self.since, self.sums + part.sums)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
+        return {"since": self.since, "rows": self.sums.rows, "hash": self.sums.hash}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Total:
+        """Read the stored form; raises KeyError, TypeError or ValueError."""
+        return Total(body["since"], RowSums.of(body["rows"], body["hash"]))
 
 
 @dataclass(frozen=True)
@@ -98,19 +94,13 @@ class Totals:
         """Return the stored form."""
         return {
             "since": self.since,
-            "sinks": {
-                uid: {"since": total.since, "rows": total.sums.rows, "hash": total.sums.hash}
-                for uid, total in self.of_sinks.items()
-            },
+            "sinks": {uid: total.to_json() for uid, total in self.of_sinks.items()},
         }
 
     @staticmethod
     def from_json(last: int, body: Mapping[str, Any]) -> Totals:
         """Read the stored form; raises KeyError, TypeError or ValueError."""
-        sinks = {
-            uid: Total(total["since"], RowSums.of(total["rows"], total["hash"]))
-            for uid, total in body["sinks"].items()
-        }
+        sinks = {uid: Total.from_json(total) for uid, total in body["sinks"].items()}
         return Totals(body["since"], last, sinks)
 
 
@@ -188,7 +178,7 @@ def _newest_totals(store: CheckpointStore) -> Totals:
         return Totals(pages[-1] + 1, pages[-1])
 
 
-def _sources(store: CheckpointStore, epoch: int) -> Sequence[Any] | None:
+def _sources(store: CheckpointStore, epoch: int) -> list[Any] | None:
     try:
         return read_log(store.spark_files, f"offsets/{epoch}")[1:]
     except Exception as error:  # Spark may have deleted it; an audit can do without
@@ -221,20 +211,19 @@ def _stored_entries(
 
 
 def _pages(store: CheckpointStore) -> list[int]:
-    names = (name.removesuffix(".json") for name in store.files.list(LEDGER))
-    return sorted(int(name) for name in names if name.isdigit())
+    return numbered(store.files.list(LEDGER), ".json")
 
 
 def _read_page(store: CheckpointStore, last: int) -> tuple[Totals, list[LedgerEntry]]:
     def load(body: dict[str, Any]) -> tuple[Totals, list[LedgerEntry]]:
-        entries = [LedgerEntry.from_json(entry) for entry in body["epochs"]]
+        entries = [read_as(LedgerEntry, entry, newer=True) for entry in body["epochs"]]
         return Totals.from_json(last, body["totals"]), entries
 
     return load_record(store.files, "ledger", f"{LEDGER}/{last}.json", load)
 
 
 def _write_page(store: CheckpointStore, entries: Sequence[LedgerEntry], totals: Totals) -> None:
-    body = {"epochs": [entry.to_json() for entry in entries], "totals": totals.to_json()}
+    body = {"epochs": record_of(entries), "totals": totals.to_json()}
     store.write_ledger_page(totals.last, body)
     for page in _pages(store):
         if page <= totals.last - KEPT_EPOCHS:

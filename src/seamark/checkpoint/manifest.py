@@ -10,7 +10,7 @@ leaves an epoch without one, and the next start writes it.
 import logging
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from seamark.checkpoint.envelope import create_record, load_record
 from seamark.checkpoint.spark_files import (
@@ -20,8 +20,9 @@ from seamark.checkpoint.spark_files import (
     log_paths,
     metadata_at,
 )
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import CorruptRecordError
+from seamark.model.records import read_as
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +36,18 @@ class Manifest:
     stores: tuple[StoreGroup, ...]
 
 
+_read = partial(read_as, Manifest, newer=True)
+
+
 def manifest_path(epoch: int) -> str:
     """Return the manifest's path below the job's directory."""
     return f"epochs/{epoch}/manifest.json"
 
 
-def read_manifest(files: CheckpointFiles, epoch: int) -> Manifest | None:
+def read_manifest(files: Directory, epoch: int) -> Manifest | None:
     """Return the epoch's manifest; None if it has none, or with a warning, if it is damaged."""
-
-    def load(body: dict[str, Any]) -> Manifest:
-        return Manifest(
-            epoch=body["epoch"],
-            files={name: (size, crc) for name, (size, crc) in body["files"].items()},
-            stores=tuple((op, name, partitions) for op, name, partitions in body["stores"]),
-        )
-
     try:
-        return load_record(files, "manifest", manifest_path(epoch), load)
+        return load_record(files, "manifest", manifest_path(epoch), _read)
     except FileNotFoundError:
         return None
     except CorruptRecordError as error:
@@ -63,9 +59,7 @@ class ManifestWriter:
     """Writes the manifests of one run. Reads only once within a run: the state's metadata, and
     files read for the manifest before."""
 
-    def __init__(
-        self, files: CheckpointFiles, spark: CheckpointFiles, by_directory: ByDirectory
-    ) -> None:
+    def __init__(self, files: Directory, spark: Directory, by_directory: ByDirectory) -> None:
         self._files = files
         self._spark = spark
         self._by_directory = by_directory

@@ -82,6 +82,15 @@ class RowSums:
             raise ValueError(f"{hash_!r} has not 32 hex digits")
         return RowSums(rows, int(hash_[:16], 16), int(hash_[16:], 16))
 
+    def to_record(self) -> list[Any]:
+        """Return the number of rows and the `hash`."""
+        return [self.rows, self.hash]
+
+    @staticmethod
+    def from_record(body: Sequence[Any]) -> RowSums:
+        """Read the form of `to_record`."""
+        return RowSums.of(*body)
+
 
 NO_ROWS = RowSums()
 

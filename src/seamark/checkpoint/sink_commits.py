@@ -15,13 +15,11 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from seamark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.flow_figures import SinkCounts
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spool import LostTransaction, Spooled, load
 from seamark.checkpoint.store import JobIdentity
-from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import (
     AbortOutcome,
     CommitOutcome,
@@ -33,6 +31,8 @@ from seamark.contracts.sink import (
     TwoPhaseCommitSink,
 )
 from seamark.contracts.spool import SpoolFile
+from seamark.files import Directory
+from seamark.files.deadline import CallHangsError, CallThread, Deadline, call_within
 from seamark.model import failpoints
 from seamark.model.errors import (
     AbortFailedError,
@@ -84,7 +84,7 @@ class SinkCommits:
     """
 
     job: CheckpointedJob
-    open_files: Callable[[str], CheckpointFiles]
+    open_files: Callable[[str], Directory]
     counts: SinkCounts
     deadline_s: float
     _attached: dict[str, AttachedSink] = field(default_factory=dict, init=False)
@@ -311,6 +311,13 @@ class SinkCommits:
         """Abort one transaction of an operator's choice, with proof."""
         self._abort(self._attached[uid], [committable], "the operator's choice")
 
+    def abort_listed(self, uid: str, committables: Sequence[Any], *, once: bool = False) -> None:
+        """Abort transactions that the caller has listed and knows to be of no decided epoch.
+        `once`: ask once."""
+        log.info("sink %s: aborting %d lingering transactions: %s", uid, len(committables),
+                 _some(committables))  # fmt: skip
+        self._abort(self._attached[uid], committables, "lingering", once=once)
+
     def stored(self, epoch: int, generation: int) -> dict[str, list[Any]]:
         """Return the committables of one stored attempt, by sink, as far as the job declares it."""
         parts = self.parts(epoch, generation)
@@ -358,12 +365,15 @@ class SinkCommits:
     def _call(self, uid: str, what: str, call: Callable[[], R], error: type[SeamarkError]) -> R:
         """Make one call to a committer; raise `error` at the deadline, and for what it raises
         itself, except Seamark's own errors."""
-        begun = time.monotonic()
+        deadline = Deadline(self.deadline_s)
         if uid not in self._hanging:
             self._calls = self._calls or CallThread("seamark-sink-calls")
             try:
                 return self._calls.call(
-                    call, lambda: min(begun + self.deadline_s, self.give_up_at + LAST_CALL_S)
+                    call,
+                    lambda: min(
+                        deadline.left_s(), self.give_up_at + LAST_CALL_S - time.monotonic()
+                    ),
                 )
             except CallHangsError:
                 self._hanging.add(uid)
@@ -452,7 +462,8 @@ class SinkCommits:
 
     def _load(self, uid: str, epoch: int, generation: int) -> tuple[AttachedSink, list[Stored]]:
         parts = self.parts(epoch, generation)
-        if strangers := {u for u, p in parts.items() if p.committables} - set(self._attached):
+        known = {*self._attached, *self.job.left}
+        if strangers := {u for u, p in parts.items() if p.committables} - known:
             raise CheckpointError(
                 f"epoch {epoch} holds transactions of sink {sorted(strangers)[0]!r}, which this "
                 "program does not declare; declare it with that uid once more, let the job commit "

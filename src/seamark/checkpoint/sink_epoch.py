@@ -4,7 +4,6 @@ Tasks fill a `Tally` (`runtime/pre_commit.py`), the store keeps the `SinkEpoch`,
 it with what a reader of the sink finds (`verify/audit`).
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.row_hash import NO_ROWS, RowSums, row_hashes, sums
 from seamark.contracts.read_back import DELETE, AccountableWriter, Targets, UpsertingSink
+from seamark.model.records import record_of
 
 _SMALL_ROWS = 256
 _HELD_ROWS = 4096
@@ -47,20 +47,10 @@ class TaskLedger:
         """Of all rows."""
         return sum(self.targets.values(), NO_ROWS)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Return its stored form."""
-        targets = {target: [part.rows, part.hash] for target, part in self.targets.items()}
-        body = {"task": self.task, "committables": self.committables, "targets": targets}
-        if self.keys is not None:
-            body["keys"] = base64.b64encode(self.keys).decode()
-        return body
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> "TaskLedger":
-        """Read the stored form; raises KeyError, TypeError or ValueError."""
-        targets = {target: RowSums.of(*part) for target, part in body["targets"].items()}
-        keys = base64.b64decode(body["keys"]) if "keys" in body else None
-        return TaskLedger(body["task"], body["committables"], targets, keys)
+        known = {name: one for name, one in vars(self).items() if one is not None}
+        return {name: record_of(one) for name, one in known.items()}
 
 
 @dataclass(frozen=True)
@@ -78,23 +68,6 @@ class SinkEpoch:
         if self.rows and not self.ledger:
             return None
         return sum((task.sums for task in self.ledger), NO_ROWS)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return its stored form."""
-        return {
-            "rows": self.rows,
-            "committables": [base64.b64encode(data).decode() for data in self.committables],
-            "ledger": [task.to_json() for task in self.ledger],
-        }
-
-    @staticmethod
-    def from_json(body: Mapping[str, Any]) -> "SinkEpoch":
-        """Read the stored form, of older versions too; raises KeyError, TypeError or ValueError."""
-        return SinkEpoch(
-            body["rows"],
-            tuple(map(base64.b64decode, body["committables"])),
-            tuple(map(TaskLedger.from_json, body.get("ledger", ()))),
-        )
 
 
 class PreparedSinks(dict[str, SinkEpoch]):

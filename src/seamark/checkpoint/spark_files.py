@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import CorruptRecordError
 
 _VERSIONED = re.compile(
@@ -33,6 +33,8 @@ _VERSIONED = re.compile(
 _WHOLE = ("snapshot", "zip")
 SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """Spark's setting for sources with names of their own; the offset log has it."""
+KAFKA, _FILES = "kafka", "FileSource"
+"""Spark's names of the kinds of source that are told by their offsets."""
 _KEY = re.compile(r"^(\w+):")  # no offset's JSON begins so
 _SOURCE_LOG = re.compile(r"(\d+)(\.compact)?")
 
@@ -65,10 +67,11 @@ class StateTree:
     sizes: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
-    def read(files: CheckpointFiles) -> "StateTree":
+    def read(files: Directory) -> "StateTree":
         """List ``state/``."""
         tree = StateTree()
-        tree.sizes = files.sizes("state/*/*/*", "state/*/*/*/*", "state/*/*/*/*/*")
+        listed = files.tree("state").items()
+        tree.sizes = {path: size for path, size in listed if "/." not in path}
         for path in tree.sizes:
             tree._add(path)
         return tree
@@ -159,9 +162,7 @@ def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
     return found
 
 
-def log_paths(
-    files: CheckpointFiles, epoch: int, by_directory: ByDirectory | None = None
-) -> list[str]:
+def log_paths(files: Directory, epoch: int, by_directory: ByDirectory | None = None) -> list[str]:
     """Return the metadata file, the logs' entries and the source logs needed by `epoch`. Without
     `by_directory`, the plan's, also later entries of the source logs, if a source may be in several
     places of the plan: the offset log then does not tell which line is whose.
@@ -192,20 +193,20 @@ def log_paths(
     return paths
 
 
-def read_offsets(files: CheckpointFiles, epoch: int) -> dict[int | str, Any]:
+def read_offsets(files: Directory, epoch: int) -> dict[int | str, Any]:
     """Return the sources' offsets in an entry of Spark's offset log: by their lines' numbers; in
     version 2 by Spark's keys, a source's name or, as text, the line of its last reading."""
     _, *lines = _read_lines(files, f"offsets/{epoch}")
     return {n if key is None else key: offset for n, (key, offset) in enumerate(lines)}
 
 
-def read_log(files: CheckpointFiles, path: str) -> list[Any]:
+def read_log(files: Directory, path: str) -> list[Any]:
     """Return the JSON lines of an entry of Spark's offset or commit log, without its version, and
     of an offset log of version 2 without the keys."""
     return [value for _, value in _read_lines(files, path)]
 
 
-def _read_lines(files: CheckpointFiles, path: str) -> list[tuple[str | None, Any]]:
+def _read_lines(files: Directory, path: str) -> list[tuple[str | None, Any]]:
     """Return the key, None without one, and the JSON of each line of an entry."""
     try:
         version, *lines = files.read(path).decode().split("\n")
@@ -222,7 +223,36 @@ def _read_lines(files: CheckpointFiles, path: str) -> list[tuple[str | None, Any
         ) from None
 
 
-def log_version(files: CheckpointFiles, path: str) -> int:
+def is_kafka(offset: Any) -> bool:
+    """Whether an offset is one of Kafka's: ``{topic: {partition: offset}}``."""
+    return isinstance(offset, dict) and all(
+        isinstance(of_topic, dict)
+        and all(p.isdigit() and isinstance(o, int) for p, o in of_topic.items())
+        for of_topic in offset.values()
+    )
+
+
+def not_its_own(uid: str, offset: Any, before: str, now: str) -> str:
+    """Return a clause if a source of the kind `now` cannot go on from an offset; "" if it can.
+
+    `before` is the kind whose offset it is. Where it is unknown, "", the offset's form decides for
+    Spark's files and Kafka: others may have any form. Spark would not always find it: its file
+    source takes the number of another source for a place in its log, and leaves out as many files.
+    """
+    form = KAFKA if is_kafka(offset) else ""
+    if isinstance(offset, dict) and "logOffset" in offset:
+        form = _FILES
+    another = before not in ("", now) or (now in (KAFKA, _FILES) and form != now)
+    if not now or not another or offset is None:
+        return ""
+    of = f" of {before!r}" if before not in ("", now) else ""
+    return (
+        f"source {uid!r} is at the offset {json.dumps(offset)}{of}, from which {now!r}, its kind "
+        "in the program, cannot go on"
+    )
+
+
+def log_version(files: Directory, path: str) -> int:
     """Return the version of an entry of Spark's offset or commit log. A commit log's version is
     Spark's checkpoint format, 1 or 2."""
     return int(files.read(path).decode().split("\n", 1)[0].removeprefix("v"))
@@ -236,7 +266,7 @@ def unique_ids(commit: Sequence[Any], store: str) -> list[str]:
     return [i for i in (found[0] if found and isinstance(found[0], list) else found) if i]
 
 
-def zip_references(files: CheckpointFiles, path: str) -> list[tuple[str, int | None]]:
+def zip_references(files: Directory, path: str) -> list[tuple[str, int | None]]:
     """Return the files named in a RocksDB checkpoint's zip, with their sizes in bytes.
 
     Raises CorruptRecordError if the zip is damaged.

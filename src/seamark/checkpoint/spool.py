@@ -16,14 +16,13 @@ import pyarrow as pa
 
 from seamark.checkpoint.envelope import create_record, read_record
 from seamark.contracts import spool
-from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.record_batches import in_parts
 from seamark.contracts.sink import CommittingWriter, SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.contracts.spool import SpoolFile, SpoolWriter
-from seamark.file_systems import HadoopSettings, open_directory
-from seamark.file_systems.location import decoded
+from seamark.files import Directory, HadoopSettings, open_directory
+from seamark.files.location import decoded
 from seamark.model import failpoints
 from seamark.model.errors import CorruptRecordError, LostTransactionError, PreCommitError
 from seamark.model.ignored import ignored
@@ -136,7 +135,7 @@ class LostTransaction:
     sink: TwoPhaseCommitSink[Any]
     lost: Spooled
     context: SinkContext
-    open_files: Callable[[str], CheckpointFiles]
+    open_files: Callable[[str], Directory]
     commit_now: Callable[[Any], bool]
     abort_now: Callable[[Any], None]
     within_deadline: Callable[[Callable[[], None]], None]
@@ -167,7 +166,7 @@ class LostTransaction:
         if found := spool.problem(self._directory, file):
             raise LostTransactionError(
                 f"sink {at.sink_uid!r}: epoch {self._epoch} is decided, its transaction "
-                f"{self.lost.handle} is lost, and so is its spool {self._directory.uri}/"
+                f"{self.lost.handle} is lost, and so is its spool {self._directory}/"
                 f"{file.path}: {found}. Put the file back, or see "
                 "docs/operations/lost-transactions.md",
                 [self.lost.handle],
@@ -244,7 +243,7 @@ class LostTransaction:
 
 
 def read_rewrites(
-    files: CheckpointFiles, uid: str, sink: TwoPhaseCommitSink[Any]
+    files: Directory, uid: str, sink: TwoPhaseCommitSink[Any]
 ) -> dict[int, list[tuple[str, Any]]]:
     """Return the rewrites recorded for a sink, by epoch: the lost transaction's handle and the
     committable of the one that took its place."""

@@ -99,6 +99,9 @@ SETTLE_S = 0.1
 """Spark's progress report of an epoch comes a little after its decision."""
 REST = 9
 """The pause after a round of measuring, as a multiple of the round's duration."""
+HURRY, MOST_WAITING = 100, 600
+"""Ended epochs without a record: from so many on there are no pauses; of more the oldest are left
+out, for they are in memory."""
 LAST_ROUND_S = 10.0
 """The longest wait, at the end of a run, for its last statistics to be written."""
 
@@ -138,6 +141,7 @@ class StatisticsRecorder:
         self._lock = threading.Condition()
         self._open: dict[int, EpochProgress] = {}
         self._ended: list[_Ended] = []
+        self._left_out = False
         self._savepoints: dict[Key, CheckpointStatistics] = {}
         self._savepoints_of_generation: list[Key] = []
         self._closing = False
@@ -194,6 +198,11 @@ class StatisticsRecorder:
             failed_s = time.monotonic() if status is CheckpointStatus.FAILED else 0.0
             key = Key(self._generation, epoch, 0)  # a failed epoch runs again in another generation
             self._ended.append(_Ended(key, progress, status, reason, failed_s))
+            if len(self._ended) > MOST_WAITING:
+                if not self._left_out:
+                    log.warning("statistics of some epochs are left out: they end too fast for it")
+                self._left_out = True
+                del self._ended[0]
             self._changes += 1
             self._lock.notify_all()
         if self._identity is not None:
@@ -315,7 +324,9 @@ class StatisticsRecorder:
             took_s = time.monotonic() - started_s
             log.debug("statistics of %d epochs took %.0f ms", epochs, took_s * 1e3)
             with self._lock:
-                self._lock.wait_for(lambda: self._closing, took_s * REST)
+                self._lock.wait_for(
+                    lambda: self._closing or len(self._ended) > HURRY, took_s * REST
+                )
 
     def _round(self) -> int:
         """Measure and write all epochs ended by now; return their number."""
@@ -326,7 +337,8 @@ class StatisticsRecorder:
             with self._files:
                 self._write(one, figures.get(one.key[1], NO_FIGURES))
                 with self._lock:
-                    self._ended.pop(0)
+                    if self._ended and self._ended[0] is one:  # else left out meanwhile
+                        del self._ended[0]
                     self._changes += 1
         return len(ended)
 

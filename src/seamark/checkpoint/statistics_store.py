@@ -11,13 +11,14 @@ damaged, can stop a job. docs/FORMAT.md has their contents.
 import logging
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from seamark.api.declarations import SPARK_DIRECTORY
+from seamark.checkpoint.batch_log import StoredLog
+from seamark.checkpoint.batch_statistics import batch_statistics
 from seamark.checkpoint.envelope import create_record, load_for_people
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory, in_threads, numbered
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import (
     CheckpointCounts,
@@ -26,6 +27,7 @@ from seamark.model.checkpointing_statistics import (
     checkpointing_statistics,
     checkpoints,
 )
+from seamark.model.records import record_of
 
 log = logging.getLogger(__name__)
 
@@ -67,23 +69,17 @@ class StatisticsStore:
     would otherwise read a thousand files each time.
     """
 
-    def __init__(self, files: CheckpointFiles) -> None:
+    def __init__(self, files: Directory) -> None:
         self._files = files
         self.uri = files.uri
         """The job's directory."""
         self._known: dict[Key, StatisticsRecord | None] = {}
+        self._batches = StoredLog(files)
 
     def write(self, key: Key, record: StatisticsRecord) -> None:
         """Store one record; an existing file of that name stays as it is."""
-        body = {
-            "checkpoint": record.checkpoint.to_record(),
-            "counts": {
-                "restored": record.counts.restored,
-                "completed": record.counts.completed,
-                "failed": record.counts.failed,
-            },
-            "restored": None if record.restored is None else asdict(record.restored),
-        }
+        body = record_of(record)
+        del body["counts"]["in_progress"]  # known to a driver alone
         if not create_record(self._files, "statistics", key.path, body):
             log.warning("%s/%s exists already and is left alone", self.uri, key.path)
 
@@ -131,29 +127,21 @@ class StatisticsStore:
         keys, known = self.keys()[-CHECKPOINTS_KEPT:], self._known
         keys += self.keys(savepoints=True)[-SAVEPOINTS_KEPT:]
         unknown = [key for key in keys if key not in known]
-        if self.uri.startswith("file:"):
-            read: Sequence[StatisticsRecord | None] = [self._read(key) for key in unknown]
-        else:  # each is a request to an object store
-            with ThreadPoolExecutor(_READERS) as pool:
-                read = list(pool.map(self._read, unknown))
+        # Elsewhere each is a request to an object store.
+        read = in_threads(self._read, unknown, 1 if self.uri.startswith("file:") else _READERS)
         found = {**known, **dict(zip(unknown, read, strict=True))}
         self._known = {key: found[key] for key in keys}
         return [record for record in self._known.values() if record is not None]
 
     def _read(self, key: Key) -> StatisticsRecord | None:
-        def load(body: dict[str, Any]) -> StatisticsRecord:
-            restored = body["restored"]
-            return StatisticsRecord(
-                CheckpointStatistics.from_record(body["checkpoint"]),
-                CheckpointCounts(**body["counts"]),
-                None if restored is None else RestoredCheckpointStatistics(**restored),
-            )
-
-        return load_for_people(self._files, "statistics", key.path, load)
+        return load_for_people(self._files, "statistics", key.path, StatisticsRecord)
 
     def read(self) -> CheckpointingStatistics:
-        """Return a summary of the stored records. The job need not be running."""
+        """Return a summary of the stored records. The job need not be running. A data source's
+        query has none: its log tells as much."""
         records = self.records()
+        if not records:
+            return batch_statistics(self._batches)
         last = last_written(records)
         return self.summed_up(
             last.counts if last else CheckpointCounts(),
@@ -171,9 +159,9 @@ class StatisticsStore:
 
         Marks deleted checkpoints: their records are gone, or Spark's entries.
         """
-        kept = {int(name) for name in self._files.list("epochs") if name.isdigit()}
+        kept = {*numbered(self._files.list("epochs"))}
         found = self._files.list(f"{SPARK_DIRECTORY}/commits") or self._files.list("commits")
-        decided = {int(name) for name in found if name.isdigit()}
+        decided = {*numbered(found)}
         kept = kept & decided if decided else kept
         history = [
             replace(c, discarded=c.id not in kept, external_path=f"{self.uri}/epochs/{c.id}")

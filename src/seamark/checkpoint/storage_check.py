@@ -10,9 +10,9 @@ import threading
 import uuid
 from contextlib import suppress
 
-from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.envelope import is_there
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
+from seamark.files.deadline import CallHangsError, call_within
 from seamark.model.errors import PreflightError, SeamarkError
 from seamark.model.findings import Finding, FindingCode
 
@@ -22,7 +22,7 @@ RACERS = 8
 known to work."""
 
 
-def check_storage(files: CheckpointFiles, deadline_s: float = DEADLINE_S) -> None:
+def check_storage(files: Directory, deadline_s: float = DEADLINE_S) -> None:
     """Create, read, list and delete a file below `files`, as a checkpoint will; leave nothing.
 
     Raises PreflightError naming the store, its behaviour and the remedy, also when it does not
@@ -49,7 +49,7 @@ def _remedy(error: OSError) -> str:
     return "check the address, and that its server runs and has room"
 
 
-def _try_out(files: CheckpointFiles) -> None:
+def _try_out(files: Directory) -> None:
     directory = f"preflight-{uuid.uuid4().hex}"
     path = f"{directory}/probe"
     try:
@@ -76,7 +76,7 @@ def _try_out(files: CheckpointFiles) -> None:
     files.delete(directory)
 
 
-def _race(files: CheckpointFiles, path: str) -> bytes:
+def _race(files: Directory, path: str) -> bytes:
     """Let several threads create one file at once; return the content of the only winner."""
     racers = 2 if files.uri.startswith("file:") else RACERS
     start = threading.Barrier(racers)
@@ -109,7 +109,7 @@ def _race(files: CheckpointFiles, path: str) -> bytes:
     return b"%d" % winners[0]
 
 
-def _unfit(files: CheckpointFiles, found: str) -> SeamarkError:
+def _unfit(files: Directory, found: str) -> SeamarkError:
     return PreflightError(
         Finding(
             FindingCode.CP003,

@@ -22,28 +22,31 @@ import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
-from seamark.checkpoint.envelope import create_record, load_record, read_record
+from seamark.checkpoint.envelope import create_record, load_record, read_record, storage_faults
+from seamark.checkpoint.lineages import SUPERSEDED_BY
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.spark_files import read_log, unique_ids
 from seamark.checkpoint.storage_check import check_storage
-from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, spool_directory
-from seamark.file_systems.location import encoded
+from seamark.files import Directory, numbered
+from seamark.files.location import encoded
 from seamark.model.errors import (
     CheckpointError,
+    CorruptRecordError,
     DecisionVoidError,
     FencedError,
     LostTransactionError,
     RecordNotStoredError,
-    SeamarkError,
 )
+from seamark.model.records import read_as, record_of
 from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.states import Seal
@@ -51,6 +54,7 @@ from seamark.protocol.states import Seal
 log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
+LEASES = "lease"
 LEDGER = "ledger"
 LEAST_RECORDS = 10
 """The smallest number of committed epochs whose records are kept: a driver waking from a pause
@@ -71,24 +75,25 @@ class JobIdentity:
     lineage_id: str
     name: str
     first_epoch: int
-    created_at: float
+    created_at: float = 0.0
     restored_from: Mapping[str, Any] | None = None
     spark_directory: str = SPARK_DIRECTORY
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> "JobIdentity":
         """Read the stored form, which may lack what serves only people; raises TypeError."""
-        known = {each.name: body[each.name] for each in fields(JobIdentity) if each.name in body}
-        return JobIdentity(**{"created_at": 0.0, **known})
+        return read_as(JobIdentity, body, newer=True)
 
 
 class CheckpointStore:
     """One job's records below `files`; `spark` is its Spark checkpoint location."""
 
-    def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
+    def __init__(self, files: Directory, spark: Directory) -> None:
         self.files = files
         """The job's directory, for files beside the protocol's records."""
         self.spark_files = spark
+        self.leaves: Collection[str] = ()
+        """Sinks whose transactions are left to their system (`restore/lineage.py`)."""
         self._identity: JobIdentity | None = None
         self._kept: deque[int] | None = None
         self._own_of_next: tuple[int, dict[str, Any]] = (-1, {})
@@ -181,16 +186,30 @@ class CheckpointStore:
 
     def generations(self) -> list[int]:
         """Return the generations with a lease, ascending."""
-        names = self._list("lease")
-        return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
+        return numbered(self._list("lease"), ".json")
 
     def claim_generation(self, generation: int) -> bool:
         """Create the lease; return False if another driver has it."""
+        return self._create_lease(generation)
+
+    def is_last(self, generation: int) -> bool:
+        """Return whether this lease ends the lineage. A damaged one does not say so here: a start
+        has found that before (`lineages_of`)."""
+        with contextlib.suppress(FileNotFoundError, CorruptRecordError):
+            return SUPERSEDED_BY in self._open("lease", f"lease/{generation}.json")
+        return False
+
+    def end_lineage(self, generation: int, successor: Mapping[str, Any]) -> bool:
+        """Create the lineage's last lease; return False if another driver has it."""
+        return self._create_lease(generation, **{SUPERSEDED_BY: dict(successor)})
+
+    def _create_lease(self, generation: int, **more: Any) -> bool:
         holder = {
             "generation": generation,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "started_at": time.time(),
+            **more,
         }
         return self._create("lease", f"lease/{generation}.json", holder)
 
@@ -296,7 +315,7 @@ class CheckpointStore:
 
     def _latest_batch(self, log: str) -> int:
         with self._blamed(self._of_spark(log), "listed"):
-            return max((int(n) for n in self.spark_files.list(log) if n.isdigit()), default=-1)
+            return max(numbered(self.spark_files.list(log)), default=-1)
 
     def _delete_batch(self, log: str, epoch: int) -> None:
         with self._blamed(self._of_spark(f"{log}/{epoch}"), "deleted"):
@@ -307,7 +326,7 @@ class CheckpointStore:
 
     def epochs(self) -> list[int]:
         """Return every epoch with a record, ascending."""
-        return sorted(int(n) for n in self._list("epochs") if n.isdigit())
+        return numbered(self._list("epochs"))
 
     def epoch(self, epoch: int) -> EpochRecord:
         """Return one epoch's records. Proves the checksums of seals and committed record."""
@@ -348,7 +367,7 @@ class CheckpointStore:
         body: dict[str, Any] = {
             "epoch": epoch,
             "generation": generation,
-            "sinks": {uid: part.to_json() for uid, part in parts.items()},
+            "sinks": record_of(parts),
         }
         own = self._own_of_next[1] if self._own_of_next[0] == epoch else {}
         body |= own
@@ -415,9 +434,21 @@ class CheckpointStore:
         return []
 
     def write_committed(self, epoch: int, generation: int) -> None:
-        """Record that every sink has committed the epoch."""
-        body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
+        """Record that every sink has committed the epoch, but those in `leaves`."""
+        body: dict[str, Any] = {
+            "epoch": epoch, "generation": generation, "committed_at": time.time()
+        }  # fmt: skip
+        if self.leaves:
+            body["left"] = sorted(self.leaves)
         self._create("committed", f"epochs/{epoch}/committed.json", body)
+
+    def left(self, epoch: int) -> Collection[str]:
+        """Return the uids whose transactions of a committed epoch were left to their system."""
+        path = f"epochs/{epoch}/committed.json"
+        found: Collection[str] = ()
+        with contextlib.suppress(FileNotFoundError):
+            found = self._open("committed", path).get("left", ())
+        return found
 
     def write_ledger_page(self, last_epoch: int, body: dict[str, Any]) -> None:
         """Create a page of the ledger (`ledger.py`); a repetition changes nothing."""
@@ -455,7 +486,9 @@ class CheckpointStore:
 
         def load(body: dict[str, Any]) -> PreparedSinks:
             sinks = body["sinks"].items()
-            found = PreparedSinks((uid, SinkEpoch.from_json(part)) for uid, part in sinks)
+            found = PreparedSinks(
+                (uid, read_as(SinkEpoch, part, newer=True)) for uid, part in sinks
+            )
             found.channel_state = ChannelState.from_json(
                 body.get("channel_state", ()), body.get("event_times", ())
             )
@@ -484,8 +517,7 @@ class CheckpointStore:
         committed epochs nor a later one. Epochs are drained in order, so the oldest one retained
         needs the oldest files."""
         if self._in_flight is None:
-            names = self.files.list(CHANNEL_STATE)
-            self._in_flight = deque(sorted(int(name) for name in names if name.isdigit()))
+            self._in_flight = deque(numbered(self.files.list(CHANNEL_STATE)))
         written = self._oldest_in_flight.get(committed_epoch, committed_epoch) <= committed_epoch
         if written and committed_epoch not in self._in_flight:
             self._in_flight.append(committed_epoch)
@@ -510,9 +542,9 @@ class CheckpointStore:
         """Delete the rows kept by any sink for epochs up to `settled_epoch`: rows left by a driver
         that died, also of sinks no longer declared by the program."""
         for sink in self.files.list(SPOOLS):
-            for name in self.files.list(f"{SPOOLS}/{sink}"):
-                if name.isdigit() and int(name) <= settled_epoch:
-                    self._delete(f"{SPOOLS}/{sink}/{name}")
+            for epoch in numbered(self.files.list(f"{SPOOLS}/{sink}")):
+                if epoch <= settled_epoch:
+                    self._delete(f"{SPOOLS}/{sink}/{epoch}")
 
     def prune(self, committed_epoch: int, retained: int) -> None:
         """Delete old epochs' records. Keeps the records of the last `retained` committed epochs, of
@@ -540,23 +572,8 @@ class CheckpointStore:
         with self._blamed(path, "deleted"):
             self.files.delete(path)
 
-    @contextlib.contextmanager
-    def _blamed(self, path: str, done: str) -> Iterator[None]:
-        """Tell a storage's refusal from every other fault."""
-        try:
-            yield
-        except (FileExistsError, SeamarkError):
-            raise
-        except Exception as error:  # OSError, or any error of the file system behind Spark
-            if isinstance(error, FileNotFoundError) and done == "read":
-                raise
-            remedy = "check the address, and that its server runs and can be reached from here"
-            if done in ("written", "deleted"):
-                remedy = "make room, or make the storage writable and reachable"
-            raise RecordNotStoredError(
-                f"checkpoint storage {self.uri}: {path} cannot be {done}: {type(error).__name__}: "
-                f"{error}. Nothing is lost; {remedy}"
-            ) from error
+    def _blamed(self, path: str, done: str) -> AbstractContextManager[None]:
+        return storage_faults(self.uri, path, done)
 
     def _open(self, kind: str, path: str) -> dict[str, Any]:
         with self._blamed(path, "read"):

@@ -16,7 +16,8 @@ from seamark.protocol.states import AttemptEvent, AttemptState, advance
 @dataclass
 class SinkReport:
     """One task's writes to one sink: rows, their bytes in Arrow, seconds in `write` and in
-    `prepare_commit`, the dumped committables, and the rows' sums and keys as in `TaskLedger`."""
+    `prepare_commit`, the dumped committables, and the rows' sums and keys as in `TaskLedger`.
+    `file_bytes`: of a `FileSizeSink` with a size, else 0."""
 
     rows: int = 0
     committables: tuple[bytes, ...] = ()
@@ -25,6 +26,7 @@ class SinkReport:
     flush_s: float = 0.0
     targets: Mapping[str, RowSums] = field(default_factory=dict)
     keys: bytes | None = None
+    file_bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,19 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, find_loss
+from seamark.checkpoint.batch_log import UID, StoredLog
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.flow_figures import CommitCounts, SinkCounts
 from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.attempt_name import AttemptName
-from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import OpenFacts
+from seamark.files import Directory
 from seamark.model import failpoints
 from seamark.model.errors import UserError
 from seamark.protocol import procedures
 from seamark.protocol.accept_loss import Acceptance, accept_loss
+from seamark.protocol.batches import newest_decision
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.verdicts import DriverState, Verdict, of_stored, of_unstored
 
@@ -114,6 +116,50 @@ def stored_parts(name: str, store: CheckpointStore, driver: DriverState) -> Sequ
     ]
 
 
+Judgement = tuple[StoredAttempt | None, Verdict]
+"""A transaction's stored attempt, None if it was never stored, and the records' verdict on it."""
+
+
+def find_open(
+    commits: SinkCommits, judge: Callable[[str, str, int], Judgement]
+) -> Sequence[OpenTransaction]:
+    """Return every open transaction of the sinks, by sink, epoch and name. `judge` is given each
+    one's sink, handle and generation. Raises AbortFailedError if a sink's system does not
+    answer."""
+    found = []
+    for uid in commits.uids:
+        lingering = commits.list_lingering(uid)
+        facts = commits.describe_open(uid, [each.committable for each in lingering])
+        for each, known in zip(lingering, facts, strict=True):
+            handle = each.committable.handle
+            attempt, verdict = judge(uid, handle, each.generation)
+            name = AttemptName.parse(handle)
+            epoch = getattr(each.committable, "epoch", -1 if name is None else name.epoch)
+            found.append(
+                OpenTransaction(
+                    sink=uid,
+                    handle=handle,
+                    generation=each.generation,
+                    epoch=epoch if attempt is None else attempt.epoch,
+                    attempt=attempt,
+                    verdict=verdict,
+                    facts=known,
+                    committable=each.committable,
+                )
+            )
+    return sorted(found, key=lambda one: (one.sink, one.epoch, one.handle))
+
+
+def left_parts(log: StoredLog) -> Sequence[StoredPart]:
+    """Return the same of the log of a data source's query: its newest decision, unless its commit
+    is proved."""
+    decided = newest_decision(log.entries())
+    if decided is None or decided.committed or not decided.part.committables:
+        return []
+    count = len(decided.part.committables)
+    return [StoredPart(UID, decided.batch, decided.generation, count, Verdict.MUST_COMMIT)]
+
+
 class JobTransactions:
     """The open transactions of one job. Use it as a context manager; one thread at a time.
 
@@ -126,7 +172,7 @@ class JobTransactions:
         self,
         job: CheckpointedJob,
         driver: Callable[[], DriverState],
-        open_files: Callable[[str], CheckpointFiles],
+        open_files: Callable[[str], Directory],
         settled_below: int = 0,
     ) -> None:
         self._job = job
@@ -159,34 +205,15 @@ class JobTransactions:
         newest = DriverState.IS_GONE if self._fenced is not None else self._driver()
         leases, latest = self._store.generations(), self._store.latest_decision()
         stored = self._stored()  # first: what is settled by now is not open any more
-        found = []
-        for uid in self._commits.uids:
-            lingering = self._commits.list_lingering(uid)
-            facts = self._commits.describe_open(uid, [each.committable for each in lingering])
-            for each, known in zip(lingering, facts, strict=True):
-                handle = each.committable.handle
-                name = AttemptName.parse(handle)
-                epoch = getattr(each.committable, "epoch", -1 if name is None else name.epoch)
-                driver = self._driver_of(each.generation, newest)
-                verdict = of_unstored(each.generation, leases, driver)
-                if attempt := stored.get((uid, handle)):
-                    epoch = attempt.epoch
-                    verdict = of_stored(
-                        attempt.generation, attempt.record, decided=epoch <= latest, driver=driver
-                    )
-                found.append(
-                    OpenTransaction(
-                        sink=uid,
-                        handle=handle,
-                        generation=each.generation,
-                        epoch=epoch,
-                        attempt=attempt,
-                        verdict=verdict,
-                        facts=known,
-                        committable=each.committable,
-                    )
-                )
-        return sorted(found, key=lambda one: (one.sink, one.epoch, one.handle))
+
+        def judge(uid: str, handle: str, generation: int) -> Judgement:
+            driver = self._driver_of(generation, newest)
+            if (at := stored.get((uid, handle))) is None:
+                return None, of_unstored(generation, leases, driver)
+            decided = at.epoch <= latest
+            return at, of_stored(at.generation, at.record, decided=decided, driver=driver)
+
+        return find_open(self._commits, judge)
 
     def commit(self, handles: Sequence[str], *, force: bool) -> Sequence[OpenTransaction]:
         """Commit these transactions, each with proof; return them.

@@ -1,5 +1,6 @@
 """`seamark audit`: what is wrong at a job's targets."""
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -8,7 +9,7 @@ from seamark.cli import options
 from seamark.cli.exits import BROKEN
 from seamark.cli.options import flag, text
 from seamark.cli.terminal import say, waiting
-from seamark.cli.transactions import ProgramAsked
+from seamark.cli.transactions import ProgramOrPlace
 from seamark.cli.visible import echo
 
 
@@ -23,23 +24,32 @@ def audit(
         "--epoch-column",
     ),
     shared: bool = flag("Others write there too: their rows are no fault.", "--shared"),
+    location: str | None = options.Location,
+    options_file: Path | None = options.OptionsFile,
     *,
-    of: ProgramAsked,
+    of: ProgramOrPlace,
 ) -> None:  # fmt: skip
     """Read a program's targets back, and name rows that are missing, doubled, changed or foreign.
 
-    Compares them with the job's ledger. Exit code 1 if something is wrong.
+    Compares them with the job's ledger; with --location that of a query of format("seamark") with
+    the query's log. Exit code 1 if something is wrong.
     """
     from seamark.operations.audit import audit as audit_program
 
-    with waiting(f"Reading the targets of {of.app_path}"):
-        found = audit_program(
-            of.program,
-            epochs=epochs,
-            sinks=sinks or (),
-            epoch_columns=epoch_columns or (),
-            shared=shared,
-        )
+    if bool(of.app_path) == (location is not None):
+        raise typer.BadParameter("give APP.PY, or --location DIR")
+    asked: dict[str, Any] = {
+        "epochs": epochs,
+        "epoch_columns": epoch_columns or (),
+        "shared": shared,
+    }
+    with waiting(f"Reading the targets of {location or of.app_path}"):
+        if location is None:
+            found = audit_program(of.program, sinks=sinks or (), **asked)
+        else:
+            from seamark.operations.locations import audit_location
+
+            found = audit_location(location, options_file, **asked)
     if of.as_json:
         options.echo_json(found)
     else:

@@ -79,29 +79,33 @@ def show_one(one: CheckpointStatistics) -> None:
     if one.failure_message:
         console.print(f"failed: {one.failure_message}", markup=False)
     wide = console.width >= _WIDE
-    more = ("start delay", "alignment", "checkpointed", "processed", "")
+    more = ("start delay", "alignment", "checkpointed", "processed", "persisted", "skew", "")
     operators = _table(
         "uid", "subtask", "acked", "rows", "duration", "sync", "async", "full size", *more * wide
     )
 
-    def add(part: Figures, names: Sequence[str], delays: Sequence[str], what: str = "") -> None:
+    def add(
+        part: Figures, names: Sequence[str], delays: Sequence[str], what: Sequence[str]
+    ) -> None:
         row = (
             *names,
             str(part.rows),
             *map(ms, (part.end_to_end_duration, part.sync_duration, part.async_duration)),
             size(part.state_size),
             *delays,
-            *map(size, (part.checkpointed_size, part.processed_data)),
-            what,
+            *map(size, (part.checkpointed_size, part.processed_data, part.persisted_data)),
+            *what,
         )
         operators.add_row(*map(Text, row[: len(operators.columns)]))
 
     for task in one.tasks:
         acked = f"{task.num_acknowledged_subtasks}/{task.num_subtasks}"
-        add(task, (task.uid, "all", acked), ("", ""), task.name)
+        skew = "" if task.skew is None else f"{task.skew:.1f}"
+        what = " ".join((task.name, *(["(unaligned)"] if task.unaligned else [])))
+        add(task, (task.uid, "all", acked), ("", ms(task.alignment_duration)), (skew, what))
         for part in task.subtasks:
             delays = (ms(part.start_delay), ms(part.alignment_duration))
-            add(part, ("", str(part.index), ""), delays)
+            add(part, ("", str(part.index), ""), delays, ("", "unaligned" * part.unaligned))
     console.print(operators)
     if not wide:
         console.print(f"A wider terminal shows more: {', '.join(more[:-1])}", soft_wrap=True)

@@ -119,7 +119,7 @@ def demo(
 
     find_java()
     require_pyspark()
-    for module in ("pandas", "psutil", "confluent_kafka" if kafka else "adbc_driver_sqlite"):
+    for module in ("psutil", *(["confluent_kafka"] if kafka else [])):
         load_driver(module, "the demo needs it", "demo")
     from seamark.demo.kills import demo as show
 

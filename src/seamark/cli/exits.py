@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from seamark.cli.visible import VisibleFormatter, echo
 from seamark.model.errors import DriverUnreachableError, SeamarkError, UserError
-from seamark.model.packages import NO_PYSPARK
+from seamark.model.packages import NO_PYSPARK, spec_of
 
 BROKEN, MISTAKE, UNREACHABLE, NOT_DONE = 1, 2, 3, 4
 
@@ -44,12 +44,13 @@ def errors_as_paragraphs() -> Iterator[None]:
     except SeamarkError as error:
         echo(f"seamark: {error}", err=True)
         raise typer.Exit(_code(error)) from None
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
-            raise
-        echo(f"seamark: {NO_PYSPARK}", err=True)
-        raise typer.Exit(MISTAKE) from None
     except Exception as error:
+        lacks = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if lacks.partition(".")[0] in ("pyspark", "py4j"):
+            echo(f"seamark: {NO_PYSPARK}", err=True)
+            raise typer.Exit(MISTAKE) from None
+        if spec_of("pyspark") is None:  # no program of the user's has run
+            raise
         from seamark.operations.reading import traceback_in_program
 
         if (shown := traceback_in_program(error)) is None:

@@ -10,6 +10,7 @@ from rich.text import Text
 from seamark.cli.terminal import ago, ms, print_table, say, size, stdout, suggest, time_of
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import why_unreachable
+from seamark.operations.locations import LocationReport
 from seamark.operations.reading import JobInfo
 from seamark.runtime.registry import RegisteredJob
 
@@ -17,6 +18,7 @@ STYLES = {
     JobState.RUNNING: "green",
     JobState.RESTARTING: "yellow",
     JobState.UNREACHABLE: "red",
+    JobState.UNOBSERVED: "cyan",
     JobState.FAILED: "red",
 }
 SHORT_ID = 8
@@ -67,7 +69,7 @@ def show(info: JobInfo, option: str) -> None:
         rows = ([part[name] or "unknown" for name in columns] for part in info.parts)
         console.print()
         print_table((*columns[:3], "what"), rows, box=None, pad_edge=False)
-    if job.state is JobState.UNREACHABLE:
+    if job.state in (JobState.UNREACHABLE, JobState.UNOBSERVED):
         console.print(Text(f"\n{why_unreachable(job)}"), soft_wrap=True)
     suggest(*_next(info, option))
 
@@ -86,6 +88,7 @@ def _lines(info: JobInfo) -> list[tuple[str, str]]:
         lines.append(("reason", job.reason))
     lines += [
         ("driver", f"pid {start.pid} on {start.host}, {start.rest_url or 'no address'}"),
+        *([("log", start.log)] if start.log else []),
         ("restarts", f"{info.restarts} since the driver started"),
         ("directory", job.uri),
         ("generation", str(info.generation or "unknown")),
@@ -100,6 +103,8 @@ def _lines(info: JobInfo) -> list[tuple[str, str]]:
         because = f", because of {weakest}: seamark explain {job.name}" if weakest else ""
         lines.append(("guarantee", f"{info.guarantees['guarantee']}{because}"))
     lines += [("loss accepted", str(loss)) for loss in info.losses]
+    if info.location is not None:
+        return lines + location_lines(info.location)
     if info.epoch is not None:
         lines.append(("current epoch", _epoch(info.epoch, now)))
     if (last := info.last_completed) is not None:
@@ -117,6 +122,25 @@ def _lines(info: JobInfo) -> list[tuple[str, str]]:
     return lines
 
 
+def location_lines(found: LocationReport) -> list[tuple[str, str]]:
+    """Return what the log of a query of ``format("seamark")`` says."""
+    lines = []
+    if (last := found.decided) is None:
+        lines.append(("decided", "no batch yet"))
+    else:
+        state = "committed" if last.committed else "its commit is not proved yet"
+        said = f"batch {last.batch} at {time_of(last.at)}: {last.rows} rows in "
+        said += f"{last.transactions} transactions, by Spark's query {last.query}; {state}"
+        lines.append(("decided", said))
+        if last.rows_in_all is not None:
+            lines.append(("rows", f"{last.rows_in_all} since batch {last.since}"))
+    for number, at in found.open_tries.items():
+        said = f"try {number}, begun at {time_of(at)}: the next one aborts what it has left open"
+        lines.append(("open", said))
+    lines.append(("log", f"{len(found.entries)} entries"))
+    return lines
+
+
 def _epoch(epoch: Mapping[str, Any], now: float) -> str:
     if epoch["id"] < 0:
         shown = "none under way"
@@ -129,6 +153,8 @@ def _epoch(epoch: Mapping[str, Any], now: float) -> str:
 
 def _next(info: JobInfo, option: str) -> list[str]:
     name, last = quote(info.job.name), info.last_completed
+    if info.location is not None:
+        return [f"seamark checkpoints {name}{option}", f"seamark explain {name}{option}"]
     if info.job.state is JobState.UNREACHABLE or info.job.state.is_terminal:
         restore = [f"seamark run -s {quote(last.external_path)} APP.PY"] if last is not None else []
         return [f"seamark checkpoints {name}{option}", "seamark run APP.PY", *restore]

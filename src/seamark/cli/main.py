@@ -20,7 +20,7 @@ from seamark.cli import (
 )
 from seamark.cli import verify as verification
 from seamark.cli.exits import EPILOG, Commands
-from seamark.model.packages import installed_version
+from seamark.model.packages import VERSION
 
 app = typer.Typer(
     name="seamark",
@@ -35,7 +35,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"seamark {installed_version()}")
+        typer.echo(f"seamark {VERSION}")
         raise typer.Exit
 
 
@@ -60,6 +60,7 @@ app.command("run", rich_help_panel=_RUN, context_settings={"allow_interspersed_a
 app.command("explain", rich_help_panel=_RUN)(reading.explain)
 app.command("list", rich_help_panel=_LOOK)(reading.list_jobs)
 app.command("info", rich_help_panel=_LOOK)(reading.info)
+app.command("logs", rich_help_panel=_LOOK)(reading.logs)
 app.command("checkpoints", rich_help_panel=_LOOK)(reading.checkpoints)
 app.command("dashboard", rich_help_panel=_LOOK)(reading.dashboard)
 app.command("checkpoint", rich_help_panel=_CHANGE)(changing.checkpoint)
@@ -72,7 +73,7 @@ app.command(
     context_settings={"allow_interspersed_args": False},
 )(auditing.audit)
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
-app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
+app.command("cancel", cls=changing.Cancel, rich_help_panel=_CHANGE)(changing.cancel)
 app.command("verify", rich_help_panel="Develop")(verification.verify)
 app.command("init", rich_help_panel="Develop")(developing.init)
 app.command("demo", rich_help_panel="Develop")(developing.demo)

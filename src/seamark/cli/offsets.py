@@ -3,8 +3,6 @@
 The given savepoint is never written to.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -162,7 +160,7 @@ def _position(how: _How, to_latest: bool = False) -> str | int | None:
 
 def _change(
     what: str,
-    partitions: Mapping[Partition, int],
+    partitions: "Mapping[Partition, int]",
     position: str | int | None,
     how: _How,
     *,
@@ -205,7 +203,7 @@ def _change(
         suggest(f"seamark run -s {quote(copy.uri)} APP.PY")
 
 
-def _print(shown: Preview) -> None:
+def _print(shown: "Preview") -> None:
     rows = (
         (move.source, f"{move.topic}:{move.partition}", _count(move.old), _count(move.new),
          _what_happens(move), _log(move.log_start, move.log_end))
@@ -219,7 +217,7 @@ def _print(shown: Preview) -> None:
 def _savepoint_of(job: str, how: _How) -> str:
     """Take a savepoint of a running job, or make one of the newest checkpoint; return its path."""
     from seamark.cli.terminal import waiting
-    from seamark.file_systems.location import storage_uri
+    from seamark.files.location import storage_uri
     from seamark.operations.change_job import take_savepoint
     from seamark.operations.offsets import savepoint_of_newest
 
@@ -237,14 +235,14 @@ def _savepoint_of(job: str, how: _How) -> str:
             path = savepoint_of_newest(job, how.storage, to).uri
     else:
         say(f"Triggering a savepoint of job {running.job}.")
-        directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
+        directory = None if to is None else storage_uri(to, "--to").rpartition("/")[0]
         with waiting("Waiting for the savepoint") as tick:
             path = take_savepoint(running, directory, how.timeout, lambda *_: tick(""), "canonical")
     say(f"Savepoint completed. Path: {path}")
     return path
 
 
-def _what_happens(move: Move) -> str:
+def _what_happens(move: "Move") -> str:
     if move.new is None:
         return "no longer read"
     if move.renamed_from is not None:

@@ -54,6 +54,14 @@ def text(
     return typer.Option(default, *names, metavar=metavar, show_default=shown, help=help_, **more)
 
 
+Location = text(
+    "DIR", 'The location of a query of format("seamark"), instead of a program.', "--location"
+)
+OptionsFile = text(
+    "FILE", "With --location: the query's options with secrets, name=value.", "--options"
+)
+
+
 def echo_json(value: Any) -> None:
     """Print a result for programs."""
     echo(json.dumps(value, indent=2))
@@ -77,15 +85,15 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-Job = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="The job's name, its id, or the first four or more digits of its id.",
-        autocompletion=_job_names,
-        show_default=False,
-    ),
-]
+_JOB: dict[str, Any] = {
+    "metavar": "JOB",
+    "help": "The job's name, its id, or the first four or more digits of its id.",
+    "autocompletion": _job_names,
+    "show_default": False,
+}
+Job = Annotated[str, typer.Argument(**_JOB)]
+SOME_JOB: Any = typer.Argument(None, **_JOB)
+"""For a verb that finds out by itself that it is missing."""
 Storage = Annotated[
     str | None,
     typer.Option(

@@ -1,5 +1,8 @@
-"""`seamark list`, `info`, `explain` and `checkpoints`: the read-only verbs."""
+"""`seamark list`, `info`, `logs`, `explain` and `checkpoints`: the read-only verbs."""
 
+import time
+from contextlib import nullcontext, suppress
+from itertools import chain
 from pathlib import Path
 
 import typer
@@ -7,32 +10,66 @@ import typer
 from seamark.cli import options
 from seamark.cli.exits import MISTAKE
 from seamark.cli.options import flag, text
-from seamark.cli.terminal import reading
+from seamark.cli.terminal import reading, stdout
 from seamark.cli.visible import echo
+
+WATCH_S = 1.0
 
 
 def list_jobs(
     storage: options.Storage = None,
     running: bool = flag("Only jobs with an answering driver.", "--running", "-r"),
     all_: bool = flag("Also finished, canceled and failed jobs.", "--all", "-a"),
+    watch: bool = flag("Print them again after each change, until Ctrl-C.", "--watch", "-w"),
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
     """Print the running jobs of a storage, and the jobs without an answering driver.
 
     With --all also the ended jobs. A killed driver leaves no record of an end: its job is
-    UNREACHABLE until the program is started again.
+    UNREACHABLE until the program is started again. A query of format("seamark") is UNOBSERVED:
+    Spark tells nobody when it ends.
     """
     from seamark.cli import job_page
     from seamark.operations.reading import jobs
-    from seamark.operations.storage import storage_option
+    from seamark.operations.storage import readable, storage_option
 
+    if watch and as_json:
+        raise typer.BadParameter("--watch is for people: ask again and again for --json")
     with reading("list", storage) as uri:
         found = jobs(uri, running=running, ended=all_)
     if as_json:
         options.echo_json([job.to_json() for job in found])
-    else:
-        job_page.show_all(found, uri, storage_option(uri), all_=all_)
+        return
+    shown = None
+    with suppress(KeyboardInterrupt) if watch else nullcontext():
+        while True:
+            if found != shown:
+                shown = found
+                if watch:
+                    stdout().clear()  # does nothing unless it is a terminal
+                job_page.show_all(found, uri, storage_option(uri), all_=all_)
+            if not watch:
+                return
+            time.sleep(WATCH_S)
+            with readable(uri):
+                found = jobs(uri, running=running, ended=all_)
+
+
+def logs(
+    job: options.Job,
+    storage: options.Storage = None,
+    follow: bool = flag("Also what comes, until the job ends.", "--follow", "-f"),
+    verbose: options.Verbose = 0,
+) -> None:
+    """Print the output of a job that `run -d` has started on this machine."""
+    from seamark.operations.job_log import output_of
+
+    with reading("logs", storage) as uri:
+        output = output_of(job, uri, follow=follow)
+        first = next(output, "")  # finds the job
+    for part in chain((first,), output):
+        echo(part, nl=False)
 
 
 def info(
@@ -56,10 +93,13 @@ def info(
 
 def explain(
     what: str = typer.Argument(
-        metavar="APP.PY|JOB", help="A program with a job, or the name or id of a job."
+        "", metavar="APP.PY|JOB", help="A program with a job, or the name or id of a job."
     ),
     storage: options.Storage = None,
     preflight: bool = flag("With APP.PY: also ask the real servers.", "--preflight"),
+    location: str | None = text(
+        "DIR", 'The location of a query of format("seamark"), instead of a job.', "--location"
+    ),
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
@@ -72,15 +112,21 @@ def explain(
     from seamark.model.findings import errors
     from seamark.operations.reading import accepted_losses, explain_job
     from seamark.operations.reading import explain as explain_app
-    from seamark.operations.storage import storage_of
 
+    if bool(what) == (location is not None):
+        raise typer.BadParameter("give APP.PY, a JOB, or --location DIR")
+    if location is not None:
+        _explain_location(location, as_json=as_json)
+        return
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()
     if preflight and not is_program:
         raise typer.BadParameter("--preflight needs a program: give APP.PY")
-    uri = "" if is_program else storage_of("explain", storage)
-    found = explain_app(path, preflight=preflight) if is_program else explain_job(what, uri)
-    losses = [] if is_program else accepted_losses(what, uri)
+    if is_program:
+        found, losses = explain_app(path, preflight=preflight), []
+    else:
+        with reading("explain", storage) as uri:
+            found, losses = explain_job(what, uri), [*accepted_losses(what, uri)]
     if as_json:
         shown = {name: report.to_json() for name, report in found.items()}
         for page in () if is_program else shown.values():
@@ -96,6 +142,20 @@ def explain(
         raise typer.Exit(MISTAKE)
 
 
+def _explain_location(path: str, *, as_json: bool) -> None:
+    from seamark.cli.job_page import location_lines
+    from seamark.operations.locations import read_location
+
+    found = read_location(path)
+    if as_json:
+        options.echo_json(found.to_json())
+        return
+    rows = [("query", f"{found.name} (job id {found.job_id}), {found.uri}")]
+    rows.append(("guarantee", found.guarantee))
+    for name, said in rows + location_lines(found):
+        echo(f"{name:9}  {said}")
+
+
 def checkpoints(
     job: options.Job,
     storage: options.Storage = None,
@@ -109,6 +169,7 @@ def checkpoints(
 
     with reading("checkpoints", storage) as uri:
         found = operation.checkpoints(job, uri)
+        losses = operation.accepted_losses(job, uri)
     if checkpoint_id is not None:
         one = operation.one_checkpoint(found, job, checkpoint_id)
         if as_json:
@@ -119,7 +180,7 @@ def checkpoints(
         options.echo_json(found.to_json())
     else:
         checkpoint_tables.show_all(found)
-        for loss in operation.accepted_losses(job, uri):
+        for loss in losses:
             echo(f"Loss accepted: {loss}")
 
 
@@ -139,6 +200,9 @@ def dashboard(
         "NAME", "Header in which a proxy with a login names its user.", default=""
     ),
     proxy: list[str] | None = text("ADDRESS", "Address or network of that proxy; may be repeated."),
+    allow_run: list[str] | None = text(
+        "APP.PY", "A program that the browser may start; may be repeated. Default: none."
+    ),
     verbose: options.Verbose = 0,
 ) -> None:
     """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.
@@ -148,10 +212,12 @@ def dashboard(
     without the token, or a login at a proxy.
     """
     from seamark.dashboard.server import Served, run_dashboard
+    from seamark.operations.browser_programs import allowed_programs
     from seamark.operations.storage import storage_of
 
     served = Served(address, port, certificate, token_file, login_header, proxy or ())
-    run_dashboard(storage_of("dashboard", storage), served, _announce)
+    programs = allowed_programs(allow_run or ())
+    run_dashboard(storage_of("dashboard", storage), served, programs, _announce)
 
 
 def _announce(address: str) -> None:

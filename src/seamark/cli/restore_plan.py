@@ -1,7 +1,6 @@
 """`seamark run -s PATH --plan`: the restore plan as tables, or as JSON."""
 
 import json
-from datetime import datetime, timezone
 from typing import Any
 
 import typer
@@ -10,6 +9,7 @@ from rich.text import Text
 from seamark.cli import options
 from seamark.cli.exits import MISTAKE, NOT_DONE
 from seamark.cli.terminal import print_table, say, size, stdout, time_of, waiting
+from seamark.model.durations import moment_text
 
 _STYLES = {"mapped": "green", "new": "yellow", "dropped": "red"}
 
@@ -66,8 +66,7 @@ def _when(before: dict[str, Any]) -> str:
     if before["created"] is not None:
         text += f", taken {time_of(before['created'] / 1000)}"
     if before["watermark"]:
-        watermark = datetime.fromtimestamp(before["watermark"] / 1000, timezone.utc)
-        text += f", watermark {watermark:%Y-%m-%d %H:%M:%S} UTC"
+        text += f", watermark {moment_text(before['watermark'])}"
     return text
 
 

@@ -1,5 +1,6 @@
 """`seamark run`."""
 
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from seamark.cli.visible import echo
 from seamark.savepoints.restore.plan import ClaimMode
 
 if TYPE_CHECKING:
-    from seamark.operations.run import Program
+    from seamark.operations.run import Program, SparkOptions
 
 
 _SPARK = "Through spark-submit (any of these)"
@@ -24,58 +25,77 @@ def _spark(help_: str, metavar: str = "TEXT") -> Any:
     return text(metavar, help_, rich_help_panel=_SPARK)
 
 
+@dataclass(frozen=True)
+class Submitted:
+    """Options of spark-submit, by their names there."""
+
+    master: str | None = _spark("local[4], spark://…, yarn, k8s://…")
+    deploy_mode: str | None = _spark("Where the driver runs: client or cluster.")
+    conf: list[str] | None = _spark("A setting of Spark's; may be repeated.", "KEY=VALUE")
+    packages: str | None = _spark("Maven coordinates, by comma.")
+    jars: str | None = _spark("Jars, by comma.")
+    py_files: str | None = _spark("Python files and zips for the executors, by comma.")
+    files: str | None = _spark("Files for the executors, by comma.")
+    archives: str | None = _spark("Archives to be unpacked on the executors, by comma.")
+    properties_file: str | None = _spark("Instead of spark-defaults.conf.", "FILE")
+    driver_memory: str | None = _spark("E.g. 2g.")
+    executor_memory: str | None = _spark("E.g. 4g.")
+    num_executors: str | None = _spark("How many.", "N")
+    executor_cores: str | None = _spark("Of each.", "N")
+    name: str | None = _spark("The application's name for Spark.")
+    queue: str | None = _spark("YARN's queue.")
+
+    def by_option(self) -> "SparkOptions":
+        """Return the values by option."""
+        names = [field.name for field in fields(Submitted)]
+        return {f"--{name.replace('_', '-')}": getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class _Run(Submitted):
+    settings: list[str] | None = text(
+        "KEY=VALUE", "Set e.g. checkpoint.interval=5s; may be repeated.", "-D"
+    )
+    restore: str | None = text(
+        "PATH", "Start from a savepoint or a retained checkpoint.", "-s", "--from-savepoint"
+    )
+    drop_state: bool = flag(
+        "Drop the savepoint's state for uids missing from the program.",
+        "-n",
+        "--allow-non-restored-state",
+    )
+    parallelism: int | None = text(
+        "N", "State partitions; default: the savepoint's.", "-p", "--parallelism", min=1
+    )
+    claim_mode: ClaimMode | None = typer.Option(
+        None,
+        show_default=False,
+        help="claim: the job owns the savepoint, and deletes it when its own first "
+        "checkpoint is complete. Default: no-claim.",
+    )
+    plan: bool = flag("Only show the effect of -s, and what would stop it.", "--plan")
+    detached: bool = flag("In the background; return when the job runs.", "-d", "--detached")
+    log: Path | None = text(
+        "FILE", "With -d: the program's output; default: a new file in ~/.seamark/logs."
+    )
+    as_json: bool = flag("With -d or --plan: print the job, or the plan, as JSON.", "--json")
+    verbose: int = text(
+        "", "Log Seamark's work, a line an epoch, if the program sets up no logging.",
+        "-v", "--verbose", default=0, count=True,
+    )  # fmt: skip
+
+
+@options.spread
 def run(
-    context: typer.Context,
     app_path: str = typer.Argument(
         metavar="APP.PY", help="A program that declares and runs a job."
     ),
     arguments: list[str] | None = typer.Argument(
         None, metavar="ARGS", help="The program's own arguments."
     ),
-    settings: list[str] | None = text(
-        "KEY=VALUE", "Set e.g. checkpoint.interval=5s; may be repeated.", "-D"
-    ),
-    restore: str | None = text(
-        "PATH", "Start from a savepoint or a retained checkpoint.", "-s", "--from-savepoint"
-    ),
-    drop_state: bool = flag(
-        "Drop the savepoint's state for uids missing from the program.",
-        "-n", "--allow-non-restored-state",
-    ),
-    parallelism: int | None = text(
-        "N", "State partitions; default: the savepoint's.", "-p", "--parallelism", min=1
-    ),
-    claim_mode: ClaimMode | None = typer.Option(
-        None, show_default=False,
-        help="claim: the job owns the savepoint, and deletes it when its own first "
-        "checkpoint is complete. Default: no-claim.",
-    ),
-    plan: bool = flag("Only show the effect of -s, and what would stop it.", "--plan"),
-    detached: bool = flag("In the background; return when the job runs.", "-d", "--detached"),
-    log: Path | None = text(
-        "FILE", "With -d: the program's output; default: a new file in ~/.seamark/logs."
-    ),
-    as_json: bool = flag("With -d or --plan: print the job, or the plan, as JSON.", "--json"),
-    master: str | None = _spark("local[4], spark://…, yarn, k8s://…"),
-    deploy_mode: str | None = _spark("Where the driver runs: client or cluster."),
-    conf: list[str] | None = _spark("A setting of Spark's; may be repeated.", "KEY=VALUE"),
-    packages: str | None = _spark("Maven coordinates, by comma."),
-    jars: str | None = _spark("Jars, by comma."),
-    py_files: str | None = _spark("Python files and zips for the executors, by comma."),
-    files: str | None = _spark("Files for the executors, by comma."),
-    archives: str | None = _spark("Archives to be unpacked on the executors, by comma."),
-    properties_file: str | None = _spark("Instead of spark-defaults.conf.", "FILE"),
-    driver_memory: str | None = _spark("E.g. 2g."),
-    executor_memory: str | None = _spark("E.g. 4g."),
-    num_executors: str | None = _spark("How many.", "N"),
-    executor_cores: str | None = _spark("Of each.", "N"),
-    name: str | None = _spark("The application's name for Spark."),
-    queue: str | None = _spark("YARN's queue."),
-    verbose: int = text(
-        "", "Log Seamark's work, a line an epoch, if the program sets up no logging.",
-        "-v", "--verbose", default=0, count=True,
-    ),
-) -> None:  # fmt: skip
+    *,
+    how: _Run,
+) -> None:
     """Run a program as `python APP.PY` does, with settings laid over its own.
 
     The command line wins over seamark.toml, and seamark.toml over the program; job.config() shows
@@ -83,40 +103,29 @@ def run(
     checkpoints goes on after its last decided epoch.
     """
     from seamark.operations.run import Program
+    from seamark.operations.run import run as run_app
 
     program = Program(
         app=app_path,
         arguments=arguments or [],
-        settings=settings or [],
-        restore=restore,
-        drop_state=drop_state,
-        parallelism=parallelism,
-        claim_mode=claim_mode.value if claim_mode is not None else None,
-        spark={
-            option.opts[0]: context.params[str(option.name)]
-            for option in context.command.params
-            if getattr(option, "rich_help_panel", None) == _SPARK
-        },
-        log_level=("", "INFO", "DEBUG")[min(verbose, 2)],
+        settings=how.settings or [],
+        restore=how.restore,
+        drop_state=how.drop_state,
+        parallelism=how.parallelism,
+        claim_mode=how.claim_mode.value if how.claim_mode is not None else None,
+        spark=how.by_option(),
+        log_level=("", "INFO", "DEBUG")[min(how.verbose, 2)],
     )
-    _start(program, log, plan=plan, detached=detached, as_json=as_json)
-
-
-def _start(
-    program: "Program", log: Path | None, *, plan: bool, detached: bool, as_json: bool
-) -> None:
-    from seamark.operations.run import run as run_app
-
-    if plan:
-        if detached or log is not None:
+    if how.plan:
+        if how.detached or how.log is not None:
             raise typer.BadParameter("--plan runs no job: leave -d and --log out")
-        show_plan(program, as_json=as_json)
-    elif detached:
-        _run_detached(program, log, as_json=as_json)
-    elif log is not None or as_json:
-        option = "--log" if log is not None else "--json"
+        show_plan(program, as_json=how.as_json)
+    elif how.detached:
+        _run_detached(program, how.log, as_json=how.as_json)
+    elif how.log is not None or how.as_json:
+        option = "--log" if how.log is not None else "--json"
         raise typer.BadParameter(
-            f"{option} goes with -d{' or --plan' if as_json else ''}; without it the program "
+            f"{option} goes with -d{' or --plan' if how.as_json else ''}; without it the program "
             "writes to this terminal"
         )
     else:
@@ -149,10 +158,10 @@ def _run_detached(program: "Program", log: Path | None, *, as_json: bool) -> Non
         options.echo_json(job.to_json())
         return
     start = job.start
-    echo(f"Job {start.name} has been started with JobID {start.job_id}: {job.state}")
+    echo(f"Job {start.name} has been started with JobID {start.job_id}: {job.state.value}")
     say(f"driver  pid {start.pid}, {start.rest_url}")
-    say(f"log     {job.log}")
-    at = storage_option(job.directory.rpartition("/")[0])
+    say(f"log     {start.log}")
+    at = storage_option(job.storage)
     suggest(
         f"seamark info {start.name}{at}",
         f"seamark checkpoints {start.name}{at}",

@@ -158,9 +158,10 @@ def dispose(
     Refused while the savepoint is being written, while a job in the storage is being restored from
     it, and while a job has it by a claim. Foreign files in its directory stay and are named.
     """
-    from seamark.operations.savepoints import dispose as delete
+    from seamark.operations.storage import storage_of
+    from seamark.savepoints.claims import dispose as delete
 
-    left = delete(path, storage, incomplete=incomplete)
+    left = delete(path, storage=storage_of("savepoint", storage), incomplete=incomplete)
     echo(f"Savepoint {path} is disposed.")
     if left:
         names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if left[5:] else "")

@@ -1,7 +1,8 @@
-"""`seamark txn`: the open transactions of a job at its sinks' systems, and losses accepted."""
+"""`seamark txn`: the open transactions of a job, or a Kafka cluster, and losses accepted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -59,20 +60,66 @@ class ProgramAsked:
         return Program(self.app_path, *given, log_level=level)
 
 
+@dataclass(frozen=True)
+class ProgramOrPlace(ProgramAsked):
+    """The program, unless an option names another place."""
+
+    app_path: str = typer.Argument(
+        "", metavar="[APP.PY]", show_default=False, help="The job's program: it knows the sinks."
+    )
+
+
 @app.command("list", context_settings=_BEFORE_THE_PROGRAM)
 @options.spread
-def list_(*, of: ProgramAsked) -> None:
-    """List the open transactions of a program's job, with the verdict of its records on each."""
-    from seamark.operations.transactions import list_open
+def list_(
+    bootstrap_servers: str | None = text(
+        "HOST:PORT,…", "Without a program: those of all jobs on this Kafka cluster, Flink's too."
+    ),
+    prefix: str = text("TEXT", "There: those whose transactional ids begin so.", default=""),
+    command_config: Path | None = text(
+        "FILE", "There: settings of the client, librdkafka's or Java's, name=value."
+    ),
+    location: str | None = options.Location,
+    options_file: Path | None = options.OptionsFile,
+    *,
+    of: ProgramOrPlace,
+) -> None:
+    """List the open transactions of a program's job, with the verdict of its records on each.
 
-    with waiting(f"Asking the sinks of {of.app_path}"):
-        found = list_open(of.program)
+    With --location those of a query of format("seamark"); with --bootstrap-servers those of a
+    cluster, without a verdict. Nothing is changed.
+    """
+    from seamark.operations.transactions import list_on_cluster, list_open
+
+    bootstrap_servers = bootstrap_servers or None
+    given = (bool(of.app_path), bootstrap_servers is not None, location is not None)
+    if sum(given) != 1:
+        raise typer.BadParameter("give one of APP.PY, --bootstrap-servers and --location")
+    if bootstrap_servers is None and (prefix or command_config):
+        raise typer.BadParameter("--prefix and --command-config go with --bootstrap-servers")
+    if location is not None:
+        from seamark.operations.locations import open_at_sink
+
+        with waiting(f"Asking the sink of {location}"):
+            found = open_at_sink(location, options_file)
+    elif bootstrap_servers is not None:
+        with waiting(f"Asking {bootstrap_servers}"):
+            found = list_on_cluster(bootstrap_servers, prefix, command_config)
+    else:
+        with waiting(f"Asking the sinks of {of.app_path}"):
+            found = list_open(of.program)
     if of.as_json:
         options.echo_json(found)
-    elif found:
+    elif not found:
+        say("No transaction is open.")
+    elif bootstrap_servers is None:
         _table(found)
     else:
-        say("No transaction is open.")
+        for one in found:
+            producer = f"{one['producer-id']}, epoch {one['producer-epoch']}"
+            lines = {"state": one["state"], "producer": producer, **_times(one)}
+            lines |= {"writes to": ", ".join(one["partitions"]), "known": one["known"]}
+            _show_lines(one, lines)
 
 
 @app.command("show", context_settings=_BEFORE_THE_PROGRAM)
@@ -189,17 +236,24 @@ def _table(found: Sequence[dict[str, Any]]) -> None:
 def _show(one: dict[str, Any]) -> None:
     attempt = "" if one["attempt"] < 0 else f", attempt {one['attempt']}"
     stored = "stored" if one["stored"] else "in no stored attempt"
-    since = "unknown"
-    if one["since"] >= 0:
-        since = f"{time_of(one['since'] / 1e3)}, {_length(one['age'])} ago"
     lines = {
         "job": one["job"],
         "sink": one["sink"],
         "verdict": one["verdict"],
         "epoch": f"{_epoch(one)} ({stored}), generation {one['generation']}{attempt}",
-        "since": since,
-        "times out in": _length(one["time-left"]),
+        **_times(one),
     }
+    _show_lines(one, lines)
+
+
+def _times(one: dict[str, Any]) -> dict[str, str]:
+    since = "unknown"
+    if one["since"] >= 0:
+        since = f"{time_of(one['since'] / 1e3)}, {_length(one['age'])} ago"
+    return {"since": since, "times out in": _length(one["time-left"])}
+
+
+def _show_lines(one: dict[str, Any], lines: Mapping[str, str]) -> None:
     echo(one["transaction"])
     for name, value in lines.items():
         echo(f"  {name:<14}{value}")

@@ -18,9 +18,9 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def echo(text: str, *, err: bool = False) -> None:
-    """Print a line as `visible`, on stdout or stderr."""
-    typer.echo(visible(text), err=err)
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line, or without `nl` a text, as `visible`, on stdout or stderr."""
+    typer.echo(visible(text), err=err, nl=nl)
 
 
 class VisibleFormatter(logging.Formatter):

@@ -12,10 +12,11 @@ Two abilities are one optional method each, besides those of `contracts/sink.py`
 
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 
 from seamark.contracts.sink import C_co, CommittingWriter, WriterContext
@@ -37,6 +38,23 @@ class RefusedRow:
 
     index: int
     reason: str
+
+
+class Refusals:
+    """The refused rows of one batch: of each row the first reason counts."""
+
+    def __init__(self, known: Sequence[RefusedRow] = ()) -> None:
+        self._reasons = {row.index: row.reason for row in known}
+
+    def add(self, where: Any, reason: str | Callable[[int], str]) -> "Refusals":
+        """Refuse the rows of a mask; return this object."""
+        for index in np.flatnonzero(where).tolist():
+            self._reasons.setdefault(index, reason if isinstance(reason, str) else reason(index))
+        return self
+
+    def rows(self) -> list[RefusedRow]:
+        """Return the rows, by rising index."""
+        return [RefusedRow(index, self._reasons[index]) for index in sorted(self._reasons)]
 
 
 def without(batch: pa.RecordBatch, refused: Sequence[RefusedRow]) -> pa.RecordBatch:

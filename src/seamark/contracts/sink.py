@@ -19,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
-from seamark.file_systems.settings import HadoopSettings
+from seamark.files.settings import HadoopSettings
 from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
@@ -71,7 +71,7 @@ class SinkContext:
         interval, then the time until the epoch's decision (inf: no limit; 0: committed before),
         then the time until a failed job is started again.
     schema: the schema given to `select_expressions`; () if the caller knows none.
-    hadoop: Spark's way to HDFS and S3, for `seamark.file_systems`.
+    hadoop: Spark's way to HDFS and S3, for `seamark.files`.
     tasks: the least number of tasks that write an epoch, each with a transaction of its own; 0: not
         known.
     open_epochs: the number of epochs with open transactions at the same time.
@@ -164,10 +164,7 @@ class Committer(Protocol[C]):
 
     @abstractmethod
     def preflight(self) -> None:
-        """Check the real system before anything is written; raises PreflightError with the remedy.
-
-        Takes ownership of the transaction prefix, if the system needs one, until `close`.
-        """
+        """Check the real system before anything is written; PreflightError has the remedy."""
 
     @abstractmethod
     def commit(self, committables: Sequence[C]) -> Sequence[CommitOutcome]:
@@ -186,7 +183,7 @@ class Committer(Protocol[C]):
 
     @abstractmethod
     def close(self) -> None:
-        """Release sockets, threads and the prefix. Called once; the committer is not used again."""
+        """Release sockets and threads. Called once; the committer is not used again."""
 
 
 @runtime_checkable
@@ -277,6 +274,16 @@ class TwoPhaseCommitSink(Protocol[C]):
 
 
 # --- optional parts
+
+
+@runtime_checkable
+class FileSizeSink(Protocol):
+    """A sink of files that may ask for their size. Its committables have `size_bytes`, the bytes of
+    their files."""
+
+    @property
+    def target_file_size(self) -> int | str | None:
+        """The wanted bytes of a file; None: any."""
 
 
 @runtime_checkable

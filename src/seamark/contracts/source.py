@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import pyarrow as pa
+
 from seamark.model.findings import Finding
 
 
@@ -54,6 +56,41 @@ class OffsetCommitter(Protocol):
         """Called once, at the run's end."""
 
 
+class RowDecoder(Protocol):
+    """Makes columns of the bytes in a stream's column `value`; picklable. Called in tasks."""
+
+    @property
+    def value_type(self) -> pa.DataType:
+        """The type of the column `value` behind it."""
+
+    @property
+    def keeps_unreadable(self) -> bool:
+        """Whether an unreadable row stays, with a further column `UNREADABLE`."""
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with `value` decoded and, if it keeps unreadable rows, that column.
+
+        It raises UnreadableRecordError for an unreadable row that does not stay. It may wait for
+        another system without an end: Spark ends the task if the query ends.
+        """
+
+
+UNREADABLE = pa.field("unreadable", pa.struct([("reason", pa.string()), ("value", pa.binary())]))
+"""The column of an unreadable row, null for the others: the reason in one line, and the bytes."""
+
+
+@runtime_checkable
+class DecodedSource(Protocol):
+    """An optional part of a source: its rows are decoded behind Spark's reader."""
+
+    def create_decoder(self) -> RowDecoder | None:
+        """Return the decoder, or None if the rows stay as read.
+
+        Called in the driver, when the source is added to a job; may ask another system. Raises
+        ConfigurationError, PreflightError or MissingDependencyError.
+        """
+
+
 @runtime_checkable
 class CommitsOffsets(Protocol):
     """An optional part of a source: its system can be told the position reached."""
@@ -64,6 +101,15 @@ class CommitsOffsets(Protocol):
         `jvm` is Spark's, by py4j, with Spark's own client of the system. Called once a run, in the
         committer's thread.
         """
+
+
+@runtime_checkable
+class PlacedSource(Protocol):
+    """A source that can name what it reads, for `explain`."""
+
+    @property
+    def places(self) -> Sequence[str]:
+        """The places read, named as by `TwoPhaseCommitSink.places`."""
 
 
 @runtime_checkable

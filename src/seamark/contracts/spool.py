@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems import Directory, NewFile, open_directory
-from seamark.file_systems.local import LocalDirectory
+from seamark.files import NewFile, RowDirectory, open_directory
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import WriteRefusedError
 
 SPOOLS = "wal"
@@ -125,13 +125,13 @@ class SpoolWriter:
 
     def _begin(self, schema: pa.Schema) -> None:
         directory = open_directory(self._context.spool_uri, self._context.hadoop)
-        job = Path(directory.uri).parents[self._levels - 1]
+        job = Path(str(directory)).parents[self._levels - 1]
         if isinstance(directory, LocalDirectory) and not job.is_dir():
             raise WriteRefusedError(
                 f"the job's checkpoint directory {job} does not exist on {socket.gethostname()}; "
                 "give the job a storage that the driver and all executors share"
             )
-        self._file = _Checksummed(directory.create(self._path))
+        self._file = _Checksummed(directory.begin(self._path))
         # A task has one core: a hand-over to another thread costs more than a batch's compression.
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         self._writer = pa.ipc.new_file(self._file, schema, options=options)
@@ -160,7 +160,7 @@ class _Checksummed:
         pass
 
 
-def problem(directory: Directory, file: SpoolFile) -> str:
+def problem(directory: RowDirectory, file: SpoolFile) -> str:
     """Read the whole file and return its fault, "" for none.
 
     Raises OSError when the store does not answer.
@@ -180,11 +180,11 @@ def problem(directory: Directory, file: SpoolFile) -> str:
     return ""
 
 
-def read(directory: Directory, path: str) -> Iterator[pa.RecordBatch]:
+def read(directory: RowDirectory, path: str) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a file, in the order of writing. Raises OSError."""
     with directory.open(path) as stream:
         # Arrow's file format is its stream format between a header and a footer. Reading it as a
         # stream goes from front to back, which suits object stores.
         if stream.read(len(_MAGIC)) != _MAGIC:
-            raise OSError(f"{directory.uri}/{path} is no Arrow file")
+            raise OSError(f"{directory}/{path} is no Arrow file")
         yield from pa.ipc.open_stream(stream)

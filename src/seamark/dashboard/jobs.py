@@ -12,11 +12,10 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from seamark.checkpoint.executions import Execution, ExecutionStore
+from seamark.checkpoint.executions import Execution
 from seamark.dashboard.checkpoint_pages import (
     checkpoints_page,
     details_page,
@@ -25,6 +24,8 @@ from seamark.dashboard.checkpoint_pages import (
 )
 from seamark.dashboard.shared_pages import Page, Shared
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
+from seamark.files import in_threads
+from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import UserError
@@ -32,10 +33,10 @@ from seamark.model.job_state import JobState
 from seamark.rest.epochs import EpochPage
 from seamark.rest.models import JobDetails, SavepointDisposalRequest
 from seamark.rest.observed import job_page, lineage_page
-from seamark.rest.operations import Operations, TooManyOperationsError, beside
+from seamark.rest.operations import Operations, beside
 from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
-from seamark.runtime.driver_http import ASK_S, DriverSilentError, ask
-from seamark.runtime.registry import name_in, signing_token, token_for_reading
+from seamark.runtime.driver import ASK_S, Driver, DriverSilentError
+from seamark.runtime.listing import READ_AT_ONCE, known_lineages, open_job
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.record import SAVEPOINT
 
@@ -44,9 +45,6 @@ log = logging.getLogger(__name__)
 KIND = "savepoint-disposal"
 ACT_S = 10.0
 """How long a driver may take to answer a request to change its job."""
-
-
-_READ_AT_ONCE = 16
 NOTHING_KNOWN = Page(b"", 204)
 """Only the job's driver could know the page; it does not answer, or is too old to have the page."""
 
@@ -83,8 +81,8 @@ class Jobs:
 
         def make() -> Page:
             jobs = list(self.find_all().values())
-            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-                rows = [found for found in pool.map(row, jobs) if found is not None]
+            found = in_threads(row, jobs, READ_AT_ONCE)
+            rows = [one for one in found if one is not None]
             rows.sort(key=lambda one: (one["end-time"] >= 0, -one["start-time"]))
             return Page.of({"jobs": rows, "storage": self.storage})
 
@@ -99,11 +97,15 @@ class Jobs:
             def find(name: str) -> StoredJob | None:
                 if (job := known.get(name)) is not None and job.newest() is not None:
                     return job
-                return _open(self.storage, name)
+                listed = open_job(self.storage, name)
+                return None if listed is None else StoredJob(listed)
 
-            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-                found = pool.map(find, jobs_in(self.storage))
-                self._jobs = {job.job_id: job for job in found if job is not None}
+            look = partial(known_lineages, self.storage)
+            chains = in_threads(look, jobs_in(self.storage), READ_AT_ONCE)
+            found = in_threads(find, [at for chain in chains for at in chain], READ_AT_ONCE)
+            self._jobs = {job.job_id: job for job in found if job is not None}
+            for job in self._jobs.values():
+                job.superseded = any(job.directory in chain[:-1] for chain in chains)
             return self._jobs
 
         return self._scans.get("", make)
@@ -129,7 +131,7 @@ class Jobs:
     def _live_details(self, job: StoredJob) -> Page:
         def make() -> Page:
             found = job.execution()
-            page = _from_driver(job, found, path)
+            page = _from_driver(job, found)
             # Another driver may have the port by now.
             if page is not None and _start_time(page) == round(found.start.started_at * 1000):
                 self._last_seen[job.job_id] = round(time.time() * 1000)
@@ -139,8 +141,7 @@ class Jobs:
             shown = {**job_page(job), "reason": reason}
             return Page.of({**shown, "last-seen": seen} if seen else shown)
 
-        path = f"/jobs/{job.job_id}"
-        return self._pages.get(path, make)
+        return self._pages.get(f"/jobs/{job.job_id}", make)
 
     def _details(self, job: StoredJob) -> dict[str, Any]:
         return dict(json.loads(self._live_details(job).body))
@@ -148,22 +149,20 @@ class Jobs:
     def from_driver(self, jid: str, page: str) -> Page:
         """Return a page of the job's driver; if that is silent, the page stored at its start."""
         job, execution = self._find(jid)
-        path = f"/jobs/{jid}/{page}"
 
         def make() -> Page:
-            if (found := _from_driver(job, execution, path)) is not None:
+            if (found := _from_driver(job, execution, f"/{page}")) is not None:
                 # A driver of an older version may lack the page.
                 return NOTHING_KNOWN if found.status == 404 else found
             stored = job.told(page)
             return Page.of(stored) if stored is not None else NOTHING_KNOWN
 
-        return self._pages.get(path, make)
+        return self._pages.get(f"/jobs/{jid}/{page}", make)
 
     def ask_driver(self, jid: str, path: str) -> Page:
         """Return a driver's answer of this moment, for pages polled by one browser alone."""
         job, execution = self._find(jid)
-        token = token_for_reading(execution, job.name)
-        return _to_driver(execution, f"/jobs/{jid}{path}", token)
+        return _answer(Driver(execution, job.name), path)
 
     def stopping(self, jid: str, trigger_id: str) -> Page:
         """Return the progress of a stop, told by the driver until its end, then by the storage."""
@@ -178,8 +177,9 @@ class Jobs:
         """Forward a request to change the job, with the job's token. The token goes only to the
         driver whose record is signed with it."""
         job, execution = self._find(jid)
+        driver = Driver(execution, job.name)
         try:
-            token = signing_token(execution, job.name)
+            token = driver.token()
         except UserError as error:
             return Page.problem(409, str(error))
         if token is None:
@@ -189,7 +189,7 @@ class Jobs:
                 "ended, or runs elsewhere or as another user; use `seamark` there, or start the "
                 "dashboard with the driver's SEAMARK_TOKEN or SEAMARK_TOKEN_FILE",
             )
-        return _to_driver(execution, f"/jobs/{jid}{path}", token, method, body)
+        return _answer(driver, path, method, body, token, ACT_S)
 
     # --- savepoints
 
@@ -204,20 +204,12 @@ class Jobs:
                 "of others with: seamark savepoint -d PATH",
             )
         work = partial(dispose, request.savepoint_path, storage=self.storage)
-        try:
-            trigger = self._disposals.begin(
-                KIND, request.triggerId, lambda: beside(work), lambda _: {}
-            )
-        except TooManyOperationsError as error:
-            return Page.problem(429, str(error))
-        return Page.of({"request-id": trigger}, 202)
+        trigger = self._disposals.trigger(KIND, request, partial(beside, work), lambda _: {})
+        return Page.of(trigger, 202)
 
     def disposal(self, trigger_id: str) -> Page:
         """Return the outcome of a disposal."""
-        operation = self._disposals.find(KIND, trigger_id)
-        if operation is None:
-            return Page.problem(404, f"There is no {KIND} with the trigger id {trigger_id}")
-        return Page.of(operation.answer())
+        return Page.of(self._disposals.answer(KIND, trigger_id))
 
     def _with_those_under_way(
         self, job: StoredJob
@@ -246,8 +238,7 @@ class Jobs:
         savepoint still lies at its path; or null."""
         history = self._with_those_under_way(job)[0].history
         known = [one for one in history if one.is_savepoint]
-        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-            there = list(pool.map(self._is_there, known))
+        there = in_threads(self._is_there, known, READ_AT_ONCE)
         shown = [
             {**one.to_json(details=True), "there": is_there}
             for one, is_there in zip(known, there, strict=True)
@@ -273,11 +264,21 @@ class Jobs:
         return Page.of(lineage_page(job, JobState(self._details(job)["state"])))
 
     def checkpoints(
-        self, job: StoredJob, limit: int, before: int | None, status: CheckpointStatus | None
+        self,
+        job: StoredJob,
+        limit: int,
+        before: int | None,
+        status: CheckpointStatus | None,
+        since: int | None = None,
     ) -> Page:
-        """Return ``/jobs/:id/checkpoints``, with a part of the history."""
+        """Return ``/jobs/:id/checkpoints``, with a part of the history, and of the same moment the
+        series from `since` on (None: without it)."""
         found, epoch = self._with_those_under_way(job)
-        return Page.of(checkpoints_page(found, limit, before, status, epoch))
+        page = checkpoints_page(found, limit, before, status, epoch)
+        if since is not None:
+            ended = [c for c in found.history if c.status is not CheckpointStatus.IN_PROGRESS]
+            page["series"] = series(ended, since)
+        return Page.of(page)
 
     def checkpoint(
         self, job: StoredJob, checkpoint_id: int, uid: str | None, triggered: int | None = None
@@ -298,27 +299,29 @@ class Jobs:
         return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")
 
 
-def _to_driver(
-    execution: Execution, path: str, token: str, method: str = "GET", body: bytes = b""
+def _answer(
+    driver: Driver,
+    path: str,
+    method: str = "GET",
+    body: bytes = b"",
+    token: str | None = None,
+    timeout_s: float = ASK_S,
 ) -> Page:
-    """Return a driver's answer, or that it does not answer."""
-    url = execution.start.rest_url
+    """Return a driver's answer, or that it does not answer: 502, as a proxy of the driver's."""
     try:
-        answer = ask(url, path, token, method, body, ASK_S if method == "GET" else ACT_S)
+        answer = driver.ask(path, method, body, token, timeout_s)
         return Page(answer.body, answer.status)
     except DriverSilentError as error:
+        url = driver.start.rest_url
         return Page.problem(502, f"The job's driver does not answer: {url}: {error}")
 
 
-def _from_driver(job: StoredJob, execution: Execution, path: str) -> Page | None:
+def _from_driver(job: StoredJob, execution: Execution, path: str = "") -> Page | None:
     """Return a page of the job's driver; None if that has ended, or does not answer."""
     if execution.end is not None or not execution.start.rest_url:
         return None
-    try:
-        answer = ask(execution.start.rest_url, path, token_for_reading(execution, job.name))
-        return Page(answer.body, answer.status)
-    except DriverSilentError:
-        return None
+    page = _answer(Driver(execution, job.name), path)
+    return None if page.status == 502 else page
 
 
 def _start_time(page: Page) -> int | None:
@@ -327,12 +330,3 @@ def _start_time(page: Page) -> int | None:
         return JobDetails.model_validate_json(page.body).start_time if page.status == 200 else None
     except ValueError:
         return None
-
-
-def _open(storage: str, directory: str) -> StoredJob | None:
-    files = open_storage(f"{storage}/{directory}")
-    execution = ExecutionStore(files).newest()
-    if execution is None:
-        return None
-    name = name_in(storage, directory, execution)
-    return StoredJob(name, execution.start.job_id, files, directory)

@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 
 from seamark.dashboard.jobs import Jobs
 from seamark.dashboard.login import Login
+from seamark.dashboard.programs import Programs
 from seamark.dashboard.shared_pages import Page, ReadyPages, respond
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
 from seamark.model.checkpoint_series import series
@@ -31,11 +32,13 @@ from seamark.model.errors import SeamarkError
 from seamark.rest.action_routes import JobId, TriggerId
 from seamark.rest.connections import Connections
 from seamark.rest.guard import App, Guard, Message, refuse
-from seamark.rest.models import SavepointDisposalRequest
+from seamark.rest.models import ProgramRunRequest, SavepointDisposalRequest
 from seamark.rest.observed import PAGES
 from seamark.rest.observed import Page as JobPage
 from seamark.rest.routes import CheckpointId, Since, VertexId, problems
 
+Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+_TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 
 
@@ -90,11 +93,7 @@ def _how(login: Login) -> str:
     )
 
 
-Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
-_TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}
-
-
-def make_app(jobs: Jobs, login: Login, connections: Connections) -> FastAPI:
+def make_app(jobs: Jobs, programs: Programs, login: Login, connections: Connections) -> FastAPI:
     """Return the application for those whom `login` lets in; `connections` are the server's."""
     app = FastAPI(title="Seamark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(ReadyPages, fresh=jobs.fresh)
@@ -115,7 +114,7 @@ def make_app(jobs: Jobs, login: Login, connections: Connections) -> FastAPI:
         return respond(request.headers, Page.of(login.page(request.scope)))
 
     app.include_router(_page_routes(jobs))
-    app.include_router(_action_routes(jobs, login))
+    app.include_router(_action_routes(jobs, programs, login))
     return app
 
 
@@ -165,8 +164,11 @@ def _page_routes(jobs: Jobs) -> APIRouter:
         limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
         before: Triggered = None,
         status: CheckpointStatus | None = None,
+        series: Since | None = None,
     ) -> Response:
-        return await stored(request, jid, lambda job: jobs.checkpoints(job, limit, before, status))
+        return await stored(
+            request, jid, lambda job: jobs.checkpoints(job, limit, before, status, series)
+        )
 
     @router.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}")
     async def checkpoint(
@@ -191,7 +193,7 @@ def _page_routes(jobs: Jobs) -> APIRouter:
     return router
 
 
-def _action_routes(jobs: Jobs, login: Login) -> APIRouter:
+def _action_routes(jobs: Jobs, programs: Programs, login: Login) -> APIRouter:
     router = APIRouter()
 
     async def require_login(request: Request) -> None:
@@ -233,6 +235,20 @@ def _action_routes(jobs: Jobs, login: Login) -> APIRouter:
     @router.get("/jobs/{jid}/savepoint-disposal/{trigger_id}")
     async def disposal(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
         return await _respond(request, lambda: jobs.disposal(trigger_id))
+
+    @router.get("/programs")
+    async def known_programs(request: Request) -> Response:
+        return respond(request.headers, programs.page())
+
+    @router.post("/programs/run", dependencies=allowed)
+    async def run_program(
+        request: Request, asked: Annotated[ProgramRunRequest, Body()]
+    ) -> Response:
+        return await _respond(request, lambda: programs.run(asked))
+
+    @router.get("/programs/run/{trigger_id}")
+    async def running_program(request: Request, trigger_id: TriggerId) -> Response:
+        return await _respond(request, lambda: programs.running(trigger_id))
 
     return router
 

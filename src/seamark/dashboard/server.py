@@ -17,6 +17,7 @@ from types import FrameType
 from seamark.api.rest_config import LOOPBACK, RestConfig
 from seamark.dashboard.jobs import Jobs
 from seamark.dashboard.login import Login, by_header
+from seamark.dashboard.programs import Programs
 from seamark.dashboard.routes import make_app
 from seamark.model.errors import ConfigurationError, PreflightError, UserError
 from seamark.rest.connections import Connections, guarded_server
@@ -67,8 +68,11 @@ class Served:
         return config, Login(token, config.is_loopback and not header, header, proxies)
 
 
-def run_dashboard(storage: str, served: Served, announce: Callable[[str], None]) -> None:
+def run_dashboard(
+    storage: str, served: Served, programs: Programs, announce: Callable[[str], None]
+) -> None:
     """Serve the jobs of `storage`, and return after SIGINT or SIGTERM. Called from the main thread.
+    Browsers may start `programs`, and no others.
 
     Once the server listens, `announce` is called with its address. After the # of the address
     stands the token to change jobs, told nowhere else, unless the user has given the token or a
@@ -86,7 +90,7 @@ def run_dashboard(storage: str, served: Served, announce: Callable[[str], None])
         ) from None
     connections = Connections(CONNECTIONS)
     server = guarded_server(
-        make_app(jobs, login, connections),
+        make_app(jobs, programs, login, connections),
         connections,
         keep_alive_s=30,
         timeout_graceful_shutdown=2,

@@ -1,21 +1,21 @@
 """Values made once for all browsers; and their sending, packed, to a browser without them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from fastapi import Response
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 
 from seamark.model.redaction import Redactor
+from seamark.rest.guard import App, Message, Receive, Send
 
 T = TypeVar("T")
 
@@ -26,6 +26,7 @@ REST = 4
 STALE_S = 10.0
 """… but no longer than this."""
 KEPT = 1000
+LEAST_ZIPPED_BYTES = 1000
 _HIDE = Redactor(()).everywhere
 
 
@@ -38,17 +39,19 @@ class Page:
         self.made_s = time.monotonic()
 
     @staticmethod
-    def of(value: Any, status: int = 200) -> Page:
+    def of(value: Any, status: int = 200) -> "Page":
         """Return `value` as JSON, with suspected secrets in its texts hidden."""
+        if isinstance(value, BaseModel):
+            value = value.model_dump(by_alias=True, mode="json")
         return Page.of_figures(_HIDE(value), status)
 
     @staticmethod
-    def of_figures(value: Any, status: int = 200) -> Page:
+    def of_figures(value: Any, status: int = 200) -> "Page":
         """Return `value` as JSON; it must hold no text but its own names."""
         return Page(json.dumps(value, separators=(",", ":")).encode(), status)
 
     @staticmethod
-    def problem(status: int, why: str) -> Page:
+    def problem(status: int, why: str) -> "Page":
         """Return why a request was not answered, in the form of drivers."""
         return Page.of({"errors": [why]}, status)
 
@@ -102,14 +105,6 @@ class Shared(Generic[T]):
             return slot.made[0]
 
 
-LEAST_ZIPPED_BYTES = 1000
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Asgi = Callable[[Message, Receive, Send], Awaitable[None]]
-
-
 class ReadyPages:
     """ASGI middleware: answers requests for a page made for another browser a moment ago, most of
     all requests, before the search through the routes, the greatest part of their cost.
@@ -117,7 +112,7 @@ class ReadyPages:
     fresh: returns the page of a path with its query, or None if it is not ready.
     """
 
-    def __init__(self, app: Asgi, fresh: Callable[[str], Page | None]) -> None:
+    def __init__(self, app: App, fresh: Callable[[str], Page | None]) -> None:
         self._app = app
         self._fresh = fresh
 

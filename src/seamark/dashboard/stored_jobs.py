@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
+from seamark.checkpoint.batch_log import StoredLog
 from seamark.checkpoint.executions import Execution, ExecutionStore
 from seamark.checkpoint.flow_figures import PartFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
-from seamark.checkpoint.transactions import stored_parts
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.checkpoint.transactions import left_parts, stored_parts
 from seamark.dashboard.shared_pages import Shared
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import SeamarkError
@@ -23,6 +23,7 @@ from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
 from seamark.runtime.checkpoint_history import open_storage, open_store
+from seamark.runtime.listing import ListedJob
 from seamark.runtime.registry import driver_state
 
 log = logging.getLogger(__name__)
@@ -37,13 +38,14 @@ class StoredJob(ObservedJob):
 
     is_live: ClassVar[bool] = False
 
-    def __init__(self, name: str, job_id: str, files: CheckpointFiles, directory: str = "") -> None:
-        self.name = name
-        self.directory = directory or name
-        self.job_id = job_id
+    def __init__(self, job: ListedJob) -> None:
+        self.name, self.directory, self.job_id = job.name, job.directory, job.start.job_id
+        self.superseded = job.superseded
+        files = open_storage(job.uri)
         self._executions = ExecutionStore(files)
         self._statistics = StatisticsStore(files)
         self._records = CheckpointStore(files, files)
+        self._batches = StoredLog(files)
         self._over: dict[int, Execution] = {}
         self._newest_execution: Shared[Execution | None] = Shared()
         self._all_executions: Shared[list[Execution]] = Shared()
@@ -84,8 +86,9 @@ class StoredJob(ObservedJob):
         return found
 
     def state(self) -> JobState:
-        """Return how the job has ended; UNREACHABLE if it has not, for no driver answers."""
-        return self.execution().state
+        """Return how the job has ended; UNREACHABLE or UNOBSERVED if it has not, for no driver
+        answers."""
+        return JobState.SUPERSEDED if self.superseded else self.execution().state
 
     def executions(self) -> Sequence[Execution]:
         """Return the kept executions; an ended execution is read once."""
@@ -128,10 +131,13 @@ class StoredJob(ObservedJob):
         return self.execution().start.pages.get(page)
 
     def _read_left(self) -> Any:
+        if not self.execution().start.is_observed:
+            return left_transactions(left_parts(self._batches)).model_dump()
         directory = self._records.uri
         store = open_store(open_storage, directory)
         try:
-            driver = driver_state(directory.rpartition("/")[0], self.directory, store)
+            storage = directory.removesuffix(f"/{self.directory}")
+            driver = driver_state(storage, self.directory, store)
             return left_transactions(stored_parts(self.name, store, driver)).model_dump()
         except SeamarkError as error:  # a damaged record: its next start says so
             log.warning("%s", error)

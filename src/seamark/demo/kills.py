@@ -5,7 +5,6 @@ import random
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from seamark.demo.workload import Count, Workload, embedded, kafka
-from seamark.model.errors import OperationFailedError, UserError
+from seamark.demo.workload import Workload, embedded, kafka
+from seamark.model.errors import OperationFailedError
+from seamark.operations.new_project import make_empty
 from seamark.verify.driver import DriverProcess
 
 POLL_S = 0.3
@@ -33,10 +33,8 @@ def demo(
 
     Raises UserError for a directory in use, OperationFailedError if the demo could not show it.
     """
-    if directory is not None and directory.exists() and any(directory.iterdir()):
-        raise UserError(f"{directory} is not empty: name another directory, or remove it")
     at = Path(directory or tempfile.mkdtemp(prefix="seamark-demo-")).absolute()
-    at.mkdir(parents=True, exist_ok=True)
+    make_empty(at)
     console.print(f"[bold]Seamark demo[/bold] in {at}: preparing the input …")
     workload = (kafka if with_kafka else embedded)(at, epochs, rows_per_epoch)
     try:
@@ -121,7 +119,8 @@ def report(workload: Workload, directory: Path, kills: int) -> bool:
     wrong = 0
     for name, read in workload.outputs.items():
         found = read()
-        lost, duplicated = _difference(workload.expected, found)
+        lost = (workload.expected - found).total()  # a wrong count is one of each
+        duplicated = (found - workload.expected).total()
         wrong += lost + duplicated
         figures = (workload.expected.total(), found.total(), lost, duplicated)
         counted = sum(clicks * rows for (_, _, clicks), rows in found.items())
@@ -136,8 +135,3 @@ def report(workload: Workload, directory: Path, kills: int) -> bool:
     at = directory / "checkpoints" / workload.job
     console.print(f"checkpoint: {at}", highlight=False, soft_wrap=True)
     return not wrong
-
-
-def _difference(expected: Counter[Count], found: Counter[Count]) -> tuple[int, int]:
-    """Return how many rows are missing, and how many are too many. A wrong count is one of each."""
-    return (expected - found).total(), (found - expected).total()

@@ -1,7 +1,7 @@
 """What the demo feeds a job, what must come out of it, and readers of what did.
 
-The expectation owes nothing to the job: the generator's pure function gives the rows, pandas counts
-them, and a rule of its own says which windows are closed. Times are whole seconds since 1970.
+The expectation owes nothing to the job: the generator's pure function gives the rows, plain Python
+counts them, and a rule of its own says which windows are closed. Times are seconds since 1970.
 """
 
 import json
@@ -33,7 +33,6 @@ PARTITIONS = 4
 
 Count = tuple[int, str, int]
 """One row that a job writes: window's start, user, clicks."""
-
 
 Read = Callable[[], Counter[Count]]
 """What a reader of one sink sees now."""
@@ -161,19 +160,17 @@ def _expected(streams: list[pa.RecordBatch]) -> Counter[Count]:
     A window's counts appear when the watermark has passed its end: the latest timestamp less the
     delay, of the slowest stream. So the input goes on beyond the last window that counts here.
     """
-    frames = [stream.select(["timestamp", "user"]).to_pandas() for stream in streams]
-    watermark = min(f["timestamp"].max().timestamp() for f in frames) - WATERMARK_DELAY_S
-    counts: Counter[Count] = Counter()
-    both: dict[tuple[int, str], int] = {}
-    for frame in frames:
-        start = frame["timestamp"].dt.floor(f"{WINDOW_S}s")
-        for (window, user), clicks in frame.groupby([start, "user"]).size().items():
-            key = (int(window.timestamp()), user)
-            both[key] = both.get(key, 0) + int(clicks)
-    for (window, user), clicks in both.items():
-        if window + WINDOW_S <= watermark:
-            counts[window, user, clicks] += 1
-    return counts
+    seconds = [
+        stream["timestamp"].cast(pa.timestamp("s", "UTC"), safe=False).cast(pa.int64()).to_pylist()
+        for stream in streams
+    ]
+    watermark = min(map(max, seconds)) - WATERMARK_DELAY_S
+    clicks: Counter[tuple[int, str]] = Counter()
+    for times, stream in zip(seconds, streams, strict=True):
+        starts = (at - at % WINDOW_S for at in times)
+        clicks.update(zip(starts, stream["user"].to_pylist(), strict=True))
+    closed = ((key, count) for key, count in clicks.items() if key[0] + WINDOW_S <= watermark)
+    return Counter((window, user, count) for (window, user), count in closed)
 
 
 # --- reading the outputs

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
 from seamark.model.errors import ConfigurationError, PreflightError
@@ -42,7 +41,7 @@ def serve_until_interrupted(
     """
     # SIGINT too: a shell that starts us in the background has it ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, signal.default_int_handler)
     try:
         with server as started:
             announce(started)
@@ -51,10 +50,6 @@ def serve_until_interrupted(
                 check(started)
     except KeyboardInterrupt:
         pass  # the way to end it
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 class LocalServers(ABC):

@@ -43,7 +43,6 @@ class LocalKafka(LocalServers):
       ``{"SECURE": "SASL_SSL"}``; `overrides` has their certificates and mechanisms.
     - `advertised`: the ports told to clients of a listener instead of its own, of a proxy in front
       of each broker: ``{"PROXIED": [23456]}``.
-
     - `port`: of the first broker; the next ones have the next ports. None: those of the directory,
       or free ones.
 
@@ -187,7 +186,12 @@ class LocalKafka(LocalServers):
         if not path.exists():
             # Kafka's own form of an id: 16 bytes in URL-safe Base64, which must not begin with "-".
             cluster_id = "T" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-            self.directory.mkdir(parents=True, exist_ok=True)
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"{self.directory} cannot be made ({error.strerror}); give another directory"
+                ) from None
             record: dict[str, Any] = {"cluster_id": cluster_id}
             record["ports"] = free_ports(self._per_node * self.brokers)
         else:

@@ -5,6 +5,7 @@
 
 import json
 import random
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -16,6 +17,7 @@ from seamark.sources.kafka_log import KafkaLog, LogBounds
 
 PATIENCE_S = 10.0
 _REMEDY = "is that its address? `seamark dev kafka --port 9092` starts one"
+_TOPIC = re.compile(r"([\w.-]{1,249})(?::([1-9]\d{0,2}))?", re.ASCII)
 _USERS, _PAGES = 20, ("/", "/cart", "/help", "/shop")
 
 Message = Mapping[str, Any]
@@ -24,10 +26,12 @@ Message = Mapping[str, Any]
 
 def parse_topic(text: str) -> tuple[str, int | None]:
     """Return name and partitions of ``clicks:4``; None without a number. Raises UserError."""
-    name, colon, number = text.partition(":")
-    if not name or (colon and not (number.isdecimal() and int(number))):
-        raise UserError(f"topic {text!r}: give a name, or NAME:PARTITIONS such as clicks:4")
-    return name, int(number) if colon else None
+    if (found := _TOPIC.fullmatch(text)) is None:
+        raise UserError(
+            f"topic {text!r}: give a name of letters, digits, '.', '_' and '-', or NAME:PARTITIONS "
+            "such as clicks:4, of at most 999"
+        )
+    return found[1], int(found[2]) if found[2] else None
 
 
 def make_topics(
@@ -58,7 +62,7 @@ def make_topics(
                 kafka.NewTopic(name, topics[name] or partitions, -1, config=dict(settings or {}))
                 for name in missing
             ]
-            for name, future in admin.create_topics(made).items():
+            for name, future in admin.create_topics(made, request_timeout=25).items():
                 try:
                     future.result(30)
                 except kafka.KafkaException as error:
@@ -99,6 +103,10 @@ def produce(servers: str, topic: str, rows: Iterable[Message]) -> int:
                     break
                 except BufferError:
                     producer.poll(0.1)
+                except kafka.KafkaException as error:  # it is too large
+                    raise OperationFailedError(
+                        f"topic {topic!r} at {servers}: row {count + 1}: {error.args[0].str()}"
+                    ) from None
             producer.poll(0)
             count += 1
             if refusals:

@@ -12,17 +12,16 @@
 it has every source: then a job may be better than its report, never worse.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seamark.guarantees.facts import JobFacts, OperatorPart, PlannedFunction, SinkPart, SourcePart
 from seamark.guarantees.rules import declared_findings, repeated_remedy
 from seamark.model.findings import Finding, Severity, heaviest_first
 from seamark.model.guarantee import Guarantee, SinkWay
+from seamark.model.records import read_as, record_of
 
 TRANSIENT = "transient inconsistency while recovering"
 
@@ -110,11 +109,11 @@ class GuaranteeReport:
     findings: tuple[Finding, ...] = ()
     asked: bool = False
 
-    def with_findings(self, findings: Iterable[Finding]) -> GuaranteeReport:
+    def with_findings(self, findings: Iterable[Finding]) -> "GuaranteeReport":
         """Return the report with further findings, of the systems asked."""
         return replace(self, findings=heaviest_first((*self.findings, *findings)), asked=True)
 
-    def hidden(self, hide: Callable[[Any], Any]) -> GuaranteeReport:
+    def hidden(self, hide: Callable[[Any], Any]) -> "GuaranteeReport":
         """Return the report with `hide` applied to its texts (`Redactor.everywhere`)."""
         return GuaranteeReport.from_json(hide(self.to_json()), self.mode.value)
 
@@ -156,33 +155,16 @@ class GuaranteeReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return it in the fields of ``/jobs/:id/guarantees``."""
-
-        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            return {k: v.value if isinstance(v, Guarantee) else v for k, v in pairs}
-
         findings = [finding.to_json() for finding in self.findings]
-        return {**asdict(replace(self, findings=()), dict_factory=plain), "findings": findings}
+        return {**record_of(replace(self, findings=())), "findings": findings}
 
     @staticmethod
-    def from_json(page: Mapping[str, Any], mode: str) -> GuaranteeReport:
+    def from_json(page: Mapping[str, Any], mode: str) -> "GuaranteeReport":
         """Read a stored page of ``/jobs/:id/guarantees``; an older version's lacks some fields.
         Raises KeyError, TypeError or ValueError if it has another form."""
-
-        def typed(part: Mapping[str, Any]) -> dict[str, Any]:
-            lists = {k: tuple(v) for k, v in part.items() if isinstance(v, list)}
-            return {**part, **lists, "guarantee": Guarantee(part["guarantee"])}
-
-        return GuaranteeReport(
-            mode=Guarantee(mode),
-            parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
-            sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),
-            guarantee=Guarantee(page["guarantee"]),
-            weakest=page["weakest"],
-            remedy=page["remedy"],
-            sharing=tuple(page.get("sharing", ())),
-            findings=tuple(Finding.from_json(one) for one in page.get("findings", ())),
-            asked=bool(page.get("asked", False)),
-        )
+        findings = tuple(Finding.from_json(one) for one in page.get("findings", ()))
+        fields = {**page, "mode": mode, "findings": ()}
+        return replace(read_as(GuaranteeReport, fields, newer=True), findings=findings)
 
 
 _EPHEMERAL = PartGuarantee(
@@ -212,8 +194,8 @@ def analyse(job: JobFacts) -> GuaranteeReport:
         if lowest is None
         else (lowest.guarantee, lowest.weakest, lowest.remedy)
     )
-    found = declared_findings(job)
-    return GuaranteeReport(cap, parts, ends, level, weakest_part, remedy, job.sharing, found)
+    findings = declared_findings(job)
+    return GuaranteeReport(cap, parts, ends, level, weakest_part, remedy, job.sharing, findings)
 
 
 def _source(part: SourcePart) -> PartGuarantee:

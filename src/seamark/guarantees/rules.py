@@ -204,8 +204,8 @@ def output_mode_not_taken(job: JobFacts) -> Iterator[Finding]:
                 "replaces rows by 'keys', Kafka, or foreach_batch; a sink of your own that can "
                 "take them says so with output_modes"
             )
-        found = f"output mode is {job.output_mode!r}, and {sink.description} would {would}"
-        yield Finding(FindingCode.SK006, f"sink `{sink.uid}`", found, remedy)
+        fault = f"output mode is {job.output_mode!r}, and {sink.description} would {would}"
+        yield Finding(FindingCode.SK006, f"sink `{sink.uid}`", fault, remedy)
 
 
 def target_shared(job: JobFacts) -> Iterator[Finding]:
@@ -229,6 +229,21 @@ def _shared(sink: SinkPart, place: str, who: str) -> Finding:
         "overwrite each other",
         "give each a target of its own, or end the other job",
     )
+
+
+def sink_feeds_its_source(job: JobFacts) -> Iterator[Finding]:
+    """A sink writes where its own source reads."""
+    for sink in job.sinks:
+        for source in job.sources_of(sink):
+            for place in _targets(sink):
+                if place in source.places:
+                    yield Finding(
+                        FindingCode.SK007,
+                        f"sink `{sink.uid}`",
+                        f"source `{source.uid}` reads {place}, which this sink writes: each "
+                        "epoch's rows come back as input, without an end",
+                        "write to another place, unless the program filters its own rows out",
+                    )
 
 
 def target_read_uncommitted(job: JobFacts) -> Iterator[Finding]:
@@ -321,6 +336,7 @@ RULES: tuple[Callable[[JobFacts], Iterator[Finding]], ...] = (
     sink_repeats_rows,
     output_mode_not_taken,
     target_shared,
+    sink_feeds_its_source,
     target_read_uncommitted,
     prefix_shared,
     prefix_too_long,

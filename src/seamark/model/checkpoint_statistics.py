@@ -118,8 +118,29 @@ class TaskCheckpointStatistics(_Acknowledged):
     metrics: Mapping[str, int] = field(default_factory=dict)
     subtasks: Sequence[SubtaskCheckpointStatistics] = ()
 
+    @property
+    def unaligned(self) -> bool:
+        """Whether a subtask has stored rows in flight."""
+        return any(part.unaligned for part in self.subtasks)
+
+    @property
+    def alignment_duration(self) -> int:
+        """The longest wait of a subtask for the last one."""
+        return max((part.alignment_duration for part in self.subtasks), default=UNKNOWN)
+
+    @property
+    def skew(self) -> float | None:
+        """The busiest subtask's share of the data, as a multiple of the mean: by data, by rows, or
+        by state, whichever is known. None of fewer than two subtasks."""
+        for name in ("processed_data", "rows", "state_size"):
+            values: list[int] = [getattr(part, name) for part in self.subtasks]
+            if len(values) > 1 and sum(values) > 0:
+                return max(values) * len(values) / sum(values)
+        return None
+
     def to_json(self, checkpoint_id: int) -> dict[str, Any]:
-        """Return it as Flink's subtask page, also a part of the checkpoint's details."""
+        """Return it as Flink's subtask page, also a part of the checkpoint's details. Seamark's are
+        `skew` and `unaligned_checkpoint`."""
 
         def over(name: str) -> dict[str, Any]:
             return StatsSummary.of(getattr(part, name) for part in self.subtasks).to_json()
@@ -133,6 +154,8 @@ class TaskCheckpointStatistics(_Acknowledged):
             "status": self.status.value,
             **self._shown("kind", "name", *ACKNOWLEDGED),
             "alignment_buffered": 0,
+            "unaligned_checkpoint": self.unaligned,
+            "skew": self.skew,
             "metrics": dict(self.metrics),
             "summary": summary,
             "subtasks": [part.to_json() for part in self.subtasks],
@@ -173,33 +196,3 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
             "tasks": {task.uid: task.to_json(self.id) for task in self.tasks} if details else {},
             "spark_durations": dict(self.spark_durations),
         }
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the stored record: every field by its name here."""
-        tasks = [
-            vars(task) | {"status": task.status.value, "subtasks": [*map(vars, task.subtasks)]}
-            for task in self.tasks
-        ]
-        return vars(self) | {"status": self.status.value, "tasks": tasks}
-
-    @staticmethod
-    def from_record(record: Mapping[str, Any]) -> "CheckpointStatistics":
-        """Read the result of `to_record`; raises KeyError, TypeError or ValueError."""
-        return CheckpointStatistics(
-            **{
-                **record,
-                "status": CheckpointStatus(record["status"]),
-                "tasks": tuple(
-                    TaskCheckpointStatistics(
-                        **{
-                            **task,
-                            "status": CheckpointStatus(task["status"]),
-                            "subtasks": tuple(
-                                SubtaskCheckpointStatistics(**part) for part in task["subtasks"]
-                            ),
-                        }
-                    )
-                    for task in record["tasks"]
-                ),
-            }
-        )

@@ -10,6 +10,18 @@ from typing import Any
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.stats_summary import StatsSummary
 
+SUMMARISED = (
+    "checkpointed_size",
+    "state_size",
+    "end_to_end_duration",
+    "processed_data",
+    "persisted_data",
+    "sync_duration",
+    "async_duration",
+    "alignment_duration",
+    "start_delay",
+)
+
 
 @dataclass(frozen=True)
 class RestoredCheckpointStatistics:
@@ -40,19 +52,6 @@ class CheckpointCounts:
         return {"total": self.total, **asdict(self)}
 
 
-SUMMARISED = (
-    "checkpointed_size",
-    "state_size",
-    "end_to_end_duration",
-    "processed_data",
-    "persisted_data",
-    "sync_duration",
-    "async_duration",
-    "alignment_duration",
-    "start_delay",
-)
-
-
 @dataclass(frozen=True)
 class CheckpointingStatistics:
     """The statistics of a job's checkpoints and savepoints.
@@ -74,12 +73,12 @@ class CheckpointingStatistics:
 
         Falls back to a savepoint of the epoch if the history has no checkpoint of it; else None.
         """
-        found = [
+        attempts = [
             one
             for one in self.history
             if one.id == checkpoint_id and triggered in (None, one.trigger_timestamp)
         ]
-        return next(iter([*checkpoints(found), *found]), None)
+        return next(iter([*checkpoints(attempts), *attempts]), None)
 
     def to_json(self, *, history: bool = True) -> dict[str, Any]:
         """Return it as Flink's ``/jobs/:id/checkpoints``, or without its ``history``."""

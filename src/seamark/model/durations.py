@@ -1,7 +1,8 @@
-"""Durations in users' notation: `"5s"`, `"10min"`, seconds as a number, or `timedelta`."""
+"""Durations in users' notation: `"5s"`, `"10min"`, seconds as a number, or `timedelta`; and moments
+of event time for people."""
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 from seamark.model.errors import ConfigurationError
 
@@ -22,10 +23,10 @@ def seconds(value: Duration, setting: str, *, least_s: float = 0.0) -> float:
     `setting` is the name for the error, e.g. ``KafkaSink 'orders': transaction_timeout``. Raises
     ConfigurationError for anything but a duration of at least `least_s` seconds.
     """
-    found = _seconds(value, setting)
-    if found < least_s:
+    length_s = _seconds(value, setting)
+    if length_s < least_s:
         raise ConfigurationError(f"{setting} is {value!r}; give at least {least_s * 1000:g} ms")
-    return found
+    return length_s
 
 
 def _seconds(value: Duration, setting: str) -> float:
@@ -39,10 +40,19 @@ def _seconds(value: Duration, setting: str) -> float:
             if 0 <= value < float("inf"):
                 return float(value)
         case str():
-            found = _TEXT.fullmatch(value)
-            if found and found[2].lower() in _UNITS_S:
-                return float(found[1]) * _UNITS_S[found[2].lower()]
+            match = _TEXT.fullmatch(value)
+            if match and match[2].lower() in _UNITS_S:
+                return float(match[1]) * _UNITS_S[match[2].lower()]
     raise ConfigurationError(
         f"{setting}: {value!r} is not a duration; give a number of seconds, a timedelta, "
         'or text such as "500ms", "5s", "10min", "1h"'
     )
+
+
+def moment_text(ms: int) -> str:
+    """Return a moment of event time, in milliseconds since 1970, for people. A mistaken unit in a
+    row puts a watermark beyond the year 9999, where Python's calendar ends."""
+    try:
+        return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"

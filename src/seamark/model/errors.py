@@ -152,6 +152,13 @@ class WriteRefusedError(SeamarkError):
     """The sink's system refused rows during pre-commit; the epoch fails and nothing is visible."""
 
 
+class UnreadableRecordError(SeamarkError):
+    """A record of a source is not what its `value_format` says; names its topic, partition, offset.
+
+    The epoch fails, and nothing of it is visible. ``on_bad_row="keep"`` has such records as rows.
+    """
+
+
 class SendRefusedError(CommitFailedError):
     """A write-ahead sink's target refuses a decided epoch's rows for a lasting reason.
 

@@ -45,6 +45,7 @@ class FindingCode(Enum):
     SK004 = "sink-refuses-job", Severity.ERROR
     SK005 = "sink-not-asked", Severity.NOTE
     SK006 = "output-mode-not-taken", Severity.ERROR
+    SK007 = "sink-feeds-its-source", Severity.WARNING
     KF001 = "no-transactional-prefix", Severity.ERROR
     KF002 = "prefix-shared", Severity.WARNING
     KF003 = "prefix-too-long", Severity.WARNING
@@ -59,6 +60,7 @@ class FindingCode(Enum):
     SV005 = "target-unfit", Severity.ERROR
     SV006 = "confirmed-rows-may-be-lost", Severity.WARNING
     SV007 = "settings-refused", Severity.ERROR
+    SV008 = "quicker-mode-possible", Severity.NOTE
     PG001 = "no-prepared-transactions", Severity.ERROR
     PG002 = "too-few-prepared-transactions", Severity.WARNING
     PG003 = "stages-published", Severity.WARNING

@@ -1,4 +1,4 @@
-"""A job's state: Flink's ``JobStatus``, and one more state that only an outsider sees."""
+"""A job's state: Flink's ``JobStatus``, and three more that only an outsider sees."""
 
 from enum import Enum
 
@@ -16,11 +16,24 @@ class JobState(Enum):
     """The sources ended, or the job was stopped; everything is committed."""
     CANCELED = "CANCELED"
     FAILED = "FAILED"
+    SUPERSEDED = "SUPERSEDED"
+    """A restore has begun the job's next lineage: this one never runs again."""
     UNREACHABLE = "UNREACHABLE"
     """Its driver has recorded no end, and does not answer: it was killed, or the network is in
     between. The job's next start settles everything it left."""
+    UNOBSERVED = "UNOBSERVED"
+    """A query of ``format("seamark")``: Spark runs it, and tells nobody when it ends."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the execution has recorded its end."""
-        return self in (JobState.FINISHED, JobState.CANCELED, JobState.FAILED)
+        """Whether the execution has recorded its end, or can never go on."""
+        return self in (
+            JobState.FINISHED,
+            JobState.CANCELED,
+            JobState.FAILED,
+            JobState.SUPERSEDED,
+        )
+
+
+OUTSIDE = (JobState.SUPERSEDED, JobState.UNREACHABLE, JobState.UNOBSERVED)
+"""The states that no driver has."""

@@ -10,8 +10,12 @@ from typing import Any
 
 from seamark.model.errors import MissingDependencyError
 
+VERSION = "0.1.0.dev0"
+"""The version of this package. pyproject.toml and ``seamark.__version__`` take it from here."""
 DISTRIBUTION = "pyspark-seamark"
 """The name on PyPI. The bare ``seamark`` there is somebody else's program."""
+DRIVER_PACKAGES = ("fastapi", "prometheus_client", "rich", "typer", "uvicorn")
+"""What a driver and the command line need, and no executor: the extra ``driver``."""
 
 
 def install_command(extras: str) -> str:
@@ -24,10 +28,6 @@ NO_PYSPARK = (
     f"PySpark is not installed; {SPARK_REMEDY}, or run the program with the spark-submit of "
     "Spark 4.0 or later"
 )
-
-
-DRIVER_PACKAGES = ("fastapi", "prometheus_client", "rich", "typer", "uvicorn")
-"""What a driver and the command line need, and no executor: the extra ``driver``."""
 
 
 def require_driver_packages() -> None:
@@ -44,13 +44,6 @@ def spec_of(package: str) -> ModuleSpec | None:
     with suppress(ValueError, ModuleNotFoundError):  # a half-imported package has no spec
         return importlib.util.find_spec(package)
     return None
-
-
-def installed_version() -> str:
-    """Return the version of the installed distribution."""
-    from importlib import metadata  # half of the time that an executor needs for this module
-
-    return metadata.version(DISTRIBUTION)
 
 
 def load_driver(module: str, needs: str, extras: str) -> Any:

@@ -15,7 +15,8 @@ OFFSETS_BEHIND = "offsetsBehindLatest"
 """A source's metric: rows it held at the epoch's planning beyond those in the epoch."""
 
 WATERMARK = "currentInputWatermark"
-"""An operator's metric: its input counts as complete up to this time, ms since 1970."""
+"""A source's and an operator's metric: the stream counts as complete up to this time, in ms since
+1970. Spark has one for the whole query."""
 
 WINDOW_MS = 60_000
 WINDOW_CHECKPOINTS = 10

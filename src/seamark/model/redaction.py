@@ -20,7 +20,8 @@ _NAME = re.compile(r"[\w.-]+")
 _LONG = re.compile(
     r"passw(?:or)?d|passwd|passphrase|passcode|\bpwd|secret|token|credentials?|signature"
     r"|api[_.-]?key|access[_.-]?key(?:[_.-]?id)?|account[_.-]?key|private[_.-]?key|session[_.-]?key"
-    r"|shared[_.-]?key|\bsig|\bsas\b|jaas[._-]?config|authorization",
+    r"|(?:shared|encryption|master|sas)[_.-]?key|(?:\b|_)sse[_.-](?:\w+[_.-])?key|\bsig|\bsas\b"
+    r"|jaas[._-]?config|authorization|user[._-]?info|\bheader\.",
     re.IGNORECASE,
 )
 _SHORT = re.compile(
@@ -76,24 +77,24 @@ def is_secret_name(name: str) -> bool:
 
 def _assigned_secrets(text: str) -> Iterator[re.Match[str]]:
     place = 0
-    while found := _ASSIGNED.search(text, place):
-        place = found.end("name")  # the value may begin with a secret's name
-        if is_secret_name(found["name"]) and not _is_innocent(found):
-            value = _VALUE.match(text, found.end())
+    while match := _ASSIGNED.search(text, place):
+        place = match.end("name")  # the value may begin with a secret's name
+        if is_secret_name(match["name"]) and not _is_innocent(match):
+            value = _VALUE.match(text, match.end())
             if value is not None:
                 yield value
                 place = value.end()
 
 
-def _is_innocent(found: re.Match[str]) -> bool:
+def _is_innocent(match: re.Match[str]) -> bool:
     """Whether the match is a path or an ordinary word, followed by a remark.
 
     Examples: ``/etc/passwd: no such file``, and the short name in ``the second pass: 7 rows``.
     """
-    name, between, start = found["name"], found["between"], found.start()
+    name, between, start = match["name"], match["between"], match.start()
     if "=" in between:
         return False
-    before = found.string[max(0, start - _LONGEST_PATH) : start]
+    before = match.string[max(0, start - _LONGEST_PATH) : start]
     path = before[max(map(before.rfind, _BEFORE_PATH)) + 1 :]
     is_file = not before.endswith(f":{path}") or before.endswith(f"file:{path}")
     if is_file and path.startswith(("/", "~/", "./", "../")):
@@ -160,12 +161,12 @@ def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
     dataclasses, mappings and sequences.
     """
     if isinstance(value, str):
-        found = {value} if value and is_secret_name(name) else set()
+        secrets = {value} if value and is_secret_name(name) else set()
         for password in re.findall(r"://[^\s/@:]*:([^\s@]+)@", value):
-            found.add(password)
-        for assigned in _assigned_secrets(value):
-            found.add(assigned[0].strip("'\""))
-        return found
+            secrets.add(password)
+        for text in (value, unquote(value)):  # as in ?odbc_connect=…%3BPWD%3D…
+            secrets.update(assigned[0].strip("'\"") for assigned in _assigned_secrets(text))
+        return secrets
     if depth == 0 or value is None:
         return set()
     if is_dataclass(value) and not isinstance(value, type):

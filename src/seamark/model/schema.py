@@ -14,6 +14,19 @@ class Column:
 Schema = tuple[Column, ...]
 
 
+def type_parts(kind: str) -> tuple[str, list[str]]:
+    """Return a type's name, and the types in its angle brackets, of a struct ``name:type`` each."""
+    name, _, inside = kind.partition("<")
+    inside = inside[:-1]
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(inside):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            parts.append(inside[start:at])
+            start = at + 1
+    return name, [*parts, inside[start:]] if inside else []
+
+
 def quoted(*names: str) -> str:
     """Return a name as an identifier of Spark's SQL and MySQL's, whatever characters it holds:
     ``quoted("db", "t")`` is ``db.t``."""

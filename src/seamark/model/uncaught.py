@@ -33,7 +33,7 @@ def show_mistakes() -> None:
         lines = [
             line
             for line in traceback.extract_tb(trace)
-            if not line.filename.startswith((_OURS, "<frozen"))
+            if not line.filename.startswith((_OURS, "<frozen", "<string>"))  # of a dataclass
         ]
         print("".join(traceback.format_list(lines)), end="", file=sys.stderr)  # noqa: T201
         print(f"{kind.__name__}: {error}", file=sys.stderr)  # noqa: T201 - its last words

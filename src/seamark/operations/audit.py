@@ -28,12 +28,13 @@ def audit(
     epochs: ``A..B``, ``A..``, ``..B`` or one number; "" for all that the ledger has.
     epoch_columns: ``SINK=COLUMN`` each. Raises UserError and OperationFailedError.
     """
-    first, last = _range(epochs)
+    first, last = epoch_range(epochs)
     asked = {"verb": "audit", "first": first, "last": last, "sinks": list(sinks), "shared": shared}
-    return ask_program(program, {**asked, "epoch_columns": dict(map(_column, epoch_columns))})
+    return ask_program(program, {**asked, "epoch_columns": dict(map(epoch_column, epoch_columns))})
 
 
-def _range(epochs: str) -> tuple[int | None, int | None]:
+def epoch_range(epochs: str) -> tuple[int | None, int | None]:
+    """Return the first and the last epoch of ``A..B``, None for an open end."""
     if not epochs:
         return None, None
     found = _EPOCHS.fullmatch(epochs)
@@ -43,7 +44,8 @@ def _range(epochs: str) -> tuple[int | None, int | None]:
     return (one, one) if one is not None else (first, last)
 
 
-def _column(text: str) -> tuple[str, str]:
+def epoch_column(text: str) -> tuple[str, str]:
+    """Return the parts of ``SINK=COLUMN``."""
     uid, _, column = text.partition("=")
     if not uid or not column:
         raise UserError(f"--epoch-column is {text!r}; give SINK=COLUMN, e.g. to-sqlite=epoch")

@@ -11,22 +11,29 @@ from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import POLL_S, DriverClient, Tick
-from seamark.runtime import registry
-from seamark.runtime.checkpoint_history import jobs_in, read_history
-from seamark.runtime.registry import RegisteredJob
+from seamark.runtime.checkpoint_history import open_storage, read_history
+from seamark.runtime.registry import RegisteredJob, find_job
 
 RECORDED_S = 10.0
 """How long recording a job's end may take after its driver has fallen silent."""
 
 
 def take_checkpoint(running: DriverClient, timeout_s: float, tick: Tick) -> dict[str, Any]:
-    """Let the job take a checkpoint now; return the completed checkpoint in Flink's fields.
+    """Let the job take a checkpoint now; return the completed checkpoint in Flink's fields. Without
+    new rows since the job was restored that is the one it was restored from, as ``latest.restored``
+    has it: without a duration.
 
     Raises OperationFailedError if the checkpoint failed, or is not complete after `timeout_s`.
     """
     done = running.perform("checkpoint", "/checkpoints", timeout_s=timeout_s, tick=tick)
     id_ = running.part(done, "checkpointId", int)
-    found = running.get(f"/checkpoints/details/{id_}")
+    try:
+        found = running.get(f"/checkpoints/details/{id_}")
+    except UserError:  # 404: it may be of the lineage before
+        latest = running.part(running.get("/checkpoints"), "latest", dict)
+        if not isinstance(restored := latest.get("restored"), dict) or restored.get("id") != id_:
+            raise
+        return {"id": id_, "external_path": running.part(restored, "external_path", str)}
     for name in ("id", "end_to_end_duration"):
         running.part(found, name, int)
     return dict(found)
@@ -45,34 +52,53 @@ def take_savepoint(
     return running.part(done, "location", str)
 
 
-def stop_with_savepoint(
+def end_with_savepoint(
     running: DriverClient,
     directory: str | None,
     timeout_s: float,
     tick: Tick,
-    type_: str,
+    type_: str = "canonical",
     *,
-    drain: bool,
+    drain: bool = False,
+    cancels: bool = False,
 ) -> str:
     """End the job with a savepoint; return the savepoint's path when the job has ended.
 
-    The parameters are those of `take_savepoint`; `drain` drains the job first. Raises
-    OperationFailedError if the savepoint or the end failed: without the savepoint the job goes on.
+    The parameters are those of `take_savepoint`; `drain` drains the job first, `cancels` leaves it
+    CANCELED, instead of FINISHED. Raises OperationFailedError if the savepoint or the end failed:
+    without the savepoint the job goes on.
     """
-    body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
-    done = running.perform(
-        "stop", "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick
-    )
+    body: dict[str, Any] = {"formatType": type_.upper()}
+    if cancels:
+        body |= {"target-directory": directory or None, "cancel-job": True}
+        done = running.perform("cancel", "/savepoints", body, timeout_s=timeout_s, tick=tick)
+    else:
+        body |= {"targetDirectory": directory or None, "drain": drain}
+        done = running.perform(
+            "stop", "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick
+        )
     path = running.part(done, "location", str)
     try:
-        _require(running, _await_end(running, tick), JobState.FINISHED)
+        found = _await_end(running, tick)
+        if not (found is None and cancels and _is_deleted(running.job)):
+            _require(running, found, JobState.CANCELED if cancels else JobState.FINISHED)
     except (OperationFailedError, DriverUnreachableError) as error:
         raise type(error)(f"the savepoint is whole ({path}), but {error}") from None
     return path
 
 
+def has_savepoint_dir(job: RegisteredJob) -> bool:
+    """Whether the settings of a job's last execution say where its savepoints go."""
+    try:
+        settings = job.start.pages["config"]["execution-config"]["user-config"]
+        return bool(settings["checkpoint.savepoint_dir"]["value"] != str(None))
+    except (KeyError, TypeError):  # its driver has stored no settings, or in another form
+        return False
+
+
 def stop(running: DriverClient, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
-    """End the job after its current epoch; return the last completed checkpoint, or None.
+    """End the job after its current epoch, without a savepoint; return the last completed
+    checkpoint, or None.
 
     Returns when every decided epoch is committed. Raises OperationFailedError if the job failed
     instead, or has not ended after `timeout_s`.
@@ -81,7 +107,8 @@ def stop(running: DriverClient, timeout_s: float, tick: Tick) -> CheckpointStati
     def ended() -> RegisteredJob | None:
         return _await_end(running, tick)
 
-    running.perform("stop", "/stop", timeout_s=timeout_s, tick=tick, ended=ended)
+    body = {"savepoint": False}
+    running.perform("stop", "/stop", body, timeout_s=timeout_s, tick=tick, ended=ended)
     _require(running, ended(), JobState.FINISHED)
     return read_history(running.job.storage, running.job.directory).latest_completed
 
@@ -103,12 +130,15 @@ def cancel(running: DriverClient, timeout_s: float, tick: Tick) -> bool:
             )
         tick(0, None)
         time.sleep(POLL_S)
-    if (last := _await_end(running, tick)) is None and running.job.directory not in jobs_in(
-        running.job.storage
-    ):
+    if (last := _await_end(running, tick)) is None and _is_deleted(running.job):
         return False
     _require(running, last, JobState.CANCELED)
     return True
+
+
+def _is_deleted(job: RegisteredJob) -> bool:
+    """Whether DELETE_ON_CANCELLATION has taken its directory."""
+    return not open_storage(job.storage).exists(f"{job.directory}/job.json")
 
 
 def _lives(driver: DriverClient) -> bool:
@@ -124,7 +154,7 @@ def _await_end(running: DriverClient, tick: Tick) -> RegisteredJob | None:
     deadline = time.monotonic() + RECORDED_S
     while time.monotonic() < deadline:
         try:
-            found = registry.find_job(running.job.storage, running.job.directory)
+            found = find_job(running.job.storage, running.job.directory)
         except UserError:  # deleted at its cancellation
             return None
         if found.state.is_terminal or found.start.started_at != running.job.start.started_at:

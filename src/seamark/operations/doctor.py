@@ -11,10 +11,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.checkpoint.files_deadline import open_local
 from seamark.checkpoint.storage_check import check_storage
 from seamark.dev.java_server import free_ports
-from seamark.file_systems.location import local_of
+from seamark.files.deadline import open_local
+from seamark.files.location import local_of
 from seamark.model.errors import OperationFailedError, SeamarkError
 from seamark.model.packages import install_command, spec_of
 from seamark.operations.storage import storage_of
@@ -25,11 +25,11 @@ MOST_SKEW_S = 5.0
 """Event times, watermarks and the age of a transaction are read off several machines' clocks."""
 _DRIVERS = {
     "kafka": "confluent_kafka",
-    "sqlite": "adbc_driver_sqlite",
     "postgres": "psycopg",
     "mysql": "pymysql",
     "redis": "redis",
     "delta": "deltalake",
+    "iceberg": "pyiceberg",
 }
 
 
@@ -104,15 +104,16 @@ def _loopback() -> str:
 
 
 def _storage(uri: str) -> str:
-    missing = [path for path in _way_to(uri) if not path.exists()]
+    missing = [path for path in _way_to(uri) if not os.access(path, os.F_OK)]
     try:
         if local := local_of(uri):
             check_storage(open_local(local))
         else:
-            from seamark.runtime.checkpoint_history import open_storage  # imports PySpark
+            from seamark.runtime.hadoop_files import open_files  # imports PySpark
+            from seamark.runtime.session import spark_session
 
             jars.require_pyspark()
-            check_storage(open_storage(uri))
+            check_storage(open_files(spark_session("seamark"), uri))  # as a driver does
     finally:
         for path in missing:  # made by the trial
             with suppress(OSError):

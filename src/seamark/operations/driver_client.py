@@ -16,18 +16,10 @@ from typing import Any, TypeVar
 
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.home import HOME_VARIABLE
-from seamark.model.job_state import JobState
-from seamark.operations.storage import readable
-from seamark.runtime.driver_http import Answer, DriverSilentError, ask
-from seamark.runtime.registry import (
-    RegisteredJob,
-    find_job,
-    is_alive,
-    require_signed,
-    signing_token,
-    token_for_reading,
-)
-from seamark.runtime.token import TOKEN_VARIABLE, token_path
+from seamark.model.job_state import OUTSIDE
+from seamark.runtime.driver import Answer, Driver, DriverSilentError, is_alive
+from seamark.runtime.registry import RegisteredJob, find_job
+from seamark.runtime.token import TOKEN_VARIABLE, token_in, token_path
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
 REQUEST_S = 10.0
@@ -47,21 +39,28 @@ Tick = Callable[[int, int | None], None]
 def find_running(job: str, uri: str, token_file: Path | None) -> "DriverClient":
     """Return the driver of a job of the storage at `uri`, found by name, id or the first digits of
     its id. Raises UserError if there is no such job, and DriverUnreachableError if no driver
-    answers for it: the error says how the job ended, or where its driver should be."""
-    with readable(uri):
-        found = find_job(uri, job)
+    answers for it: the error says how the job ended, or where its driver should be. Raises OSError
+    if the storage cannot be read."""
+    found = find_job(uri, job)
     if found.state.is_terminal:
         reason = f" ({found.reason})" if found.reason else ""
         raise DriverUnreachableError(
             f"job {found.name!r} does not run: it is {found.state.value}{reason}; {AGAIN}"
         )
-    if found.state is JobState.UNREACHABLE:
+    if found.state in OUTSIDE:
         raise DriverUnreachableError(f"job {found.name!r}: {why_unreachable(found)}")
     return DriverClient(found, token_file)
 
 
 def why_unreachable(job: RegisteredJob) -> str:
-    """Return why the driver of an UNREACHABLE job may be silent, and the remedy."""
+    """Return why the driver of an UNREACHABLE job may be silent, or that of an UNOBSERVED one is,
+    and the remedy."""
+    if not job.start.is_observed:
+        return (
+            'it is a query of format("seamark"), which Spark runs and nobody else can steer: end '
+            "or start it in its own program; what it has done says "
+            f"seamark explain --location {job.uri}"
+        )
     host, pid, url = job.start.host, job.start.pid, job.start.rest_url
     if host != socket.gethostname():
         return (
@@ -83,13 +82,13 @@ class DriverClient:
 
     def __init__(self, job: RegisteredJob, token_file: Path | None = None) -> None:
         self.job = job
+        self._driver = Driver(job.execution, job.name)
         self._token_file = token_file
-        self._read_with = ""
+        self._read_with: str | None = None
 
     def get(self, path: str = "") -> Any:
         """Return the answer to ``/jobs/<id><path>``."""
-        token = self._read_with or token_for_reading(self.job.execution, self.job.name)
-        return self._request("GET", path, token=token)
+        return self._request("GET", path, token=self._read_with)
 
     def part(self, answer: Any, name: str, type_: type[T]) -> T:
         """Return a field of the driver's answer. Raises OperationFailedError if the answer has no
@@ -172,14 +171,16 @@ class DriverClient:
     # --- one request
 
     def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, token: str = ""
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        token: str | None = None,
     ) -> Any:
-        start = self.job.start
         data = b"" if body is None else json.dumps(body).encode()
         for left in reversed(range(BUSY_TRIES)):
             try:
-                where = f"/jobs/{start.job_id}{path}"
-                answer = ask(start.rest_url, where, token, method, data, REQUEST_S)
+                answer = self._driver.ask(path, method, data, token, REQUEST_S)
                 if answer.status < 300:
                     return json.loads(answer.body or b"{}")
             except DriverSilentError as error:
@@ -211,20 +212,17 @@ class DriverClient:
     # --- the token
 
     def _token(self) -> str:
-        execution, name = self.job.execution, self.job.name
         try:
             if self._token_file is None:
-                token = signing_token(execution, name)
+                token = self._driver.token()
             else:
-                token = self._token_file.read_text(encoding="ascii").strip()
-                require_signed(execution, name, token)
+                token = token_in(self._token_file, f"--token-file {self._token_file}")
+                self._driver.require_signed(token)
         except UserError as error:
             raise UserError(f"{error}. {self._where_the_token_is()}") from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"--token-file {self._token_file} cannot be read: {error}") from None
         if not token:
             raise UserError(
-                f"job {name!r} can be changed only with its token, and there is no "
+                f"job {self.job.name!r} can be changed only with its token, and there is no "
                 f"{token_path(self.job.start.job_id)}. {self._where_the_token_is()}"
             )
         return token

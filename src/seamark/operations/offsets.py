@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seamark.file_systems.location import storage_uri
+from seamark.checkpoint.spark_files import is_kafka
+from seamark.files.location import storage_uri
 from seamark.model.errors import SavepointError, UserError
 from seamark.operations.storage import readable, storage_of
 from seamark.runtime.checkpoint_history import exists, open_storage, open_store
-from seamark.runtime.registry import directory_of
+from seamark.runtime.listing import directory_of
 from seamark.runtime.session import spark_session
 from seamark.savepoints.claims import open_savepoint
 from seamark.savepoints.edit.offsets import (
@@ -24,7 +25,6 @@ from seamark.savepoints.edit.offsets import (
     Partition,
     choose,
     consequences,
-    is_kafka,
     moves,
     offset_after,
     partitions_of,
@@ -122,7 +122,7 @@ def savepoint_of_newest(job: str, storage: str | None, beside: str) -> Savepoint
 
 
 def _beside(path: str, id_: str) -> str:
-    above = path.rstrip("/").rpartition("/")[0]
+    above = path.rpartition("/")[0]
     return f"{above}/savepoint-{id_[:6]}-{uuid.uuid4().hex[:12]}"
 
 
@@ -216,22 +216,24 @@ def parse_moment(text: str) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def read_options(path: Path | None) -> dict[str, str]:
-    """Return the settings in a file of ``name=value`` lines, as taken by ``--command-config`` of
-    Kafka's own tools. The names are librdkafka's. Raises UserError; never shows a value."""
+def read_options(path: Path | None, option: str = "--command-config") -> dict[str, str]:
+    """Return the settings in the file of an option: ``name=value`` lines, as Kafka's own tools take
+    them. Raises UserError; never shows a value."""
     if path is None:
         return {}
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise UserError(f"--command-config {path}: {error.strerror}") from None
+        raise UserError(f"{option} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{option} {path}: it is no text in UTF-8") from None
     found = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, equals, value = line.partition("=")
         if not equals:
-            raise UserError(f"--command-config {path}: line {number} is no name=value")
+            raise UserError(f"{option} {path}: line {number} is no name=value")
         found[name.strip()] = value.strip()
     return found
 

@@ -2,13 +2,13 @@
 `explain`: the guarantees of a program's jobs, without running them, or of a job's last run.
 
 The storage outlives a driver: it has executions with their guarantees, identity, leases and
-checkpoint statistics. A driver adds the epoch under way, if it answers.
+checkpoint statistics. A driver adds the epoch under way, if it answers. A storage that cannot be
+read raises OSError.
 """
 
 import logging
 import runpy
 import sys
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,15 +26,21 @@ from seamark.model.errors import (
     OperationFailedError,
     UserError,
 )
-from seamark.model.job_state import JobState
+from seamark.model.job_state import OUTSIDE
 from seamark.operations.driver_client import DriverClient
-from seamark.operations.storage import readable
+from seamark.operations.locations import LocationReport, read_location
 from seamark.runtime.checkpoint_history import exists, open_storage, open_store, read_history
-from seamark.runtime.registry import RegisteredJob, directory_of, find_job, list_jobs
+from seamark.runtime.listing import directory_of, find_listed
+from seamark.runtime.registry import RegisteredJob, find_job, list_jobs
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from seamark.job import Job
 
+log = logging.getLogger(__name__)
+
+_PART = ("uid", "kind", "description", "guarantee")
 RUN_NAME = "__seamark_explain__"
 """`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
 
@@ -92,17 +98,17 @@ def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
     """Return the guarantees of a job, found by name, id or the first digits of its id. Its last
     driver stored them at its start. Raises UserError if there is no such job, or its last driver
     stored nothing because it was of an older version."""
-    with readable(uri):
-        found = find_job(uri, job)
+    found = find_listed(uri, job)
     pages = found.execution.start.pages
     if "guarantees" not in pages:
         raise UserError(
             f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
             "its program instead: seamark explain APP.PY"
         )
-    mode = pages.get("checkpoints/config", {}).get("mode", "")
+    stated = pages["guarantees"]
     try:
-        report = GuaranteeReport.from_json(pages["guarantees"], mode.replace("_", "-"))
+        mode = pages.get("checkpoints/config", {}).get("mode") or stated["mode"]
+        report = GuaranteeReport.from_json(stated, mode.replace("_", "-"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(
             f"job {found.name!r}: {found.execution.record} holds no guarantees that this version "
@@ -111,16 +117,12 @@ def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
     return {found.name: report}
 
 
-log = logging.getLogger(__name__)
-_PART = ("uid", "kind", "description", "guarantee")
-
-
 @dataclass(frozen=True)
 class JobInfo:
     """One job. `guarantees` and `epoch` are the driver's answers, unchanged. Without a driver
     `guarantees` is the page stored by the last driver at its start, None if it stored none, and
     `epoch` is None. `restarts` are those of the last execution; `generation` is 0 without a
-    lease."""
+    lease. `location` is the log of a query of ``format("seamark")``, None of a job."""
 
     job: RegisteredJob
     restarts: int
@@ -130,6 +132,7 @@ class JobInfo:
     guarantees: Mapping[str, Any] | None
     epoch: Mapping[str, Any] | None
     losses: Sequence[AcceptedLoss] = ()
+    location: LocationReport | None = None
 
     @property
     def parts(self) -> Sequence[Mapping[str, str]]:
@@ -144,13 +147,9 @@ class JobInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Return it with Flink's names where there are; times (since 1970), durations in ms."""
-        shown = self.job.to_json()
-        end = shown["end-time"]
         identity, last = self.identity, self.last_completed
-        return shown | {
-            "duration": (round(time.time() * 1000) if end < 0 else end) - shown["start-time"],
+        return self.job.to_json() | {
             "restarts": self.restarts,
-            "directory": self.job.uri,
             "generation": self.generation,
             "lineage-id": identity and identity.lineage_id,
             "restored-from": identity and identity.restored_from,
@@ -159,27 +158,26 @@ class JobInfo:
             "parts": list(self.parts),
             "epoch": self.epoch,
             "last-checkpoint": last and last.to_json(),
+            "location": self.location and self.location.to_json(),
         }
 
 
 def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
-    """Return jobs, the last started first: running jobs; UNREACHABLE jobs, unless only `running`
-    ones are wanted; with `ended` all others.
+    """Return jobs, the last started first: running jobs; UNREACHABLE and UNOBSERVED ones, unless
+    only `running` ones are wanted; with `ended` all others.
 
     `storage` is a URI. Raises UserError if there is nothing at it.
     """
-    with readable(storage):
-        found = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
-        if not found and not (exists(storage) and open_storage(storage).exists("")):
-            raise UserError(
-                f"the storage {storage} is not there, so no job has run with it; check --storage, "
-                "or checkpoint.storage in seamark.toml"
-            )
+    found = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
+    if not found and not (exists(storage) and open_storage(storage).exists("")):
+        raise UserError(
+            f"the storage {storage} is not there, so no job has run with it; check --storage, "
+            "or checkpoint.storage in seamark.toml"
+        )
     return [
         job
         for job in found
-        if ended
-        or (not job.state.is_terminal and not (running and job.state is JobState.UNREACHABLE))
+        if ended or (not job.state.is_terminal and not (running and job.state in OUTSIDE))
     ]
 
 
@@ -189,50 +187,43 @@ def info(job: str, uri: str) -> JobInfo:
     Works for a running job, an ended job, and a job with a silent driver. Raises UserError if there
     is no such job.
     """
-    with readable(uri):
-        found = find_job(uri, job)
-        store = open_store(open_storage, found.uri)
-        restarts, epoch = found.execution.restarts, None
-        guarantees = _guarantees(found.start.pages.get("guarantees"))
-        if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
-            driver = DriverClient(found)
-            try:
-                restarts = driver.part(driver.get(), "restarts", int)
-                guarantees = _guarantees(driver.get("/guarantees")) or guarantees
-                epoch = _epoch(driver.get("/epoch"))
-            except (DriverUnreachableError, UserError) as error:  # it has ended since
-                log.info("%s", error)
-            except OperationFailedError as error:
-                log.warning("%s", error)
-        return JobInfo(
-            job=found,
-            restarts=restarts,
-            generation=max(store.generations(), default=0),
-            identity=_identity(store),
-            last_completed=read_history(uri, found.directory).latest_completed,
-            guarantees=guarantees,
-            epoch=epoch,
-            losses=read_losses(store.files),
-        )
+    from seamark.rest.epochs import EpochPage  # takes its time
+    from seamark.rest.models import Guarantees
+
+    found = find_job(uri, job)
+    store = open_store(open_storage, found.uri)
+    restarts, epoch = found.execution.restarts, None
+    guarantees = _known(Guarantees, found.start.pages.get("guarantees"))
+    if not found.state.is_terminal and found.state not in OUTSIDE:
+        driver = DriverClient(found)
+        try:
+            restarts = driver.part(driver.get(), "restarts", int)
+            guarantees = _known(Guarantees, driver.get("/guarantees")) or guarantees
+            epoch = _known(EpochPage, driver.get("/epoch"))
+        except (DriverUnreachableError, UserError) as error:  # it has ended since
+            log.info("%s", error)
+        except OperationFailedError as error:
+            log.warning("%s", error)
+    return JobInfo(
+        job=found,
+        restarts=restarts,
+        generation=max(store.generations(), default=0),
+        identity=_identity(store),
+        last_completed=read_history(uri, found.directory).latest_completed,
+        guarantees=guarantees,
+        epoch=epoch,
+        losses=read_losses(store.files),
+        location=None if found.start.is_observed else read_location(found.uri),
+    )
 
 
-def _guarantees(page: Any) -> Mapping[str, Any] | None:
+def _known(form: "type[BaseModel]", page: Any) -> Mapping[str, Any] | None:
     """Return the page; None if this version does not know its form."""
     try:
-        parts = [part[key] for part in page["parts"] for key in _PART]
-        texts = [page["guarantee"], page["weakest"], *parts]
-    except (KeyError, TypeError):
+        form.model_validate(page)
+    except ValueError:
         return None
-    return page if all(isinstance(text, str) for text in texts) else None
-
-
-def _epoch(page: Any) -> Mapping[str, Any] | None:
-    try:
-        numbers = [page["id"], page["phase-since"], *(one["id"] for one in page["uncommitted"])]
-        known = isinstance(page["phase"], str)
-    except (KeyError, TypeError):
-        return None
-    return page if known and all(isinstance(number, int) for number in numbers) else None
+    return dict(page)
 
 
 def _identity(store: CheckpointStore) -> JobIdentity | None:
@@ -246,8 +237,7 @@ def _identity(store: CheckpointStore) -> JobIdentity | None:
 def accepted_losses(job: str, uri: str) -> Sequence[AcceptedLoss]:
     """Return the losses that operators have accepted of a job, found by name, id or the first
     digits of its id. For their epochs the job's guarantee does not hold."""
-    with readable(uri):
-        return read_losses(open_storage(f"{uri}/{directory_of(uri, job)}"))
+    return read_losses(open_storage(f"{uri}/{directory_of(uri, job)}"))
 
 
 def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
@@ -255,8 +245,7 @@ def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
 
     `job` is its name, its id or the first digits of its id. Raises UserError if there is none.
     """
-    with readable(uri):
-        return read_history(uri, directory_of(uri, job))
+    return read_history(uri, directory_of(uri, job))
 
 
 def one_checkpoint(

@@ -34,6 +34,12 @@ from seamark.model.errors import MissingDependencyError, UserError
 SparkOptions = Mapping[str, str | Sequence[str] | None]
 """Options of spark-submit by name, with their values; each value of a sequence repeats it."""
 
+RUN_VARIABLE = "SEAMARK_RUN"
+"""Environment: set by `run`; makes ``import seamark`` call `prepare_program`."""
+LOG_LEVEL_VARIABLE = "SEAMARK_LOG_LEVEL"
+"""Environment: Seamark's log level in the program, e.g. INFO, where it configures no logging."""
+_EXPECTING_JOB = "from seamark.operations.run import main; main(globals())"
+_ELSEWHERE = re.compile(r"\w+:/")
 _DEPLOY_MODE = re.compile(r"^\s*spark\.submit\.deployMode[\s=:]+(\w+)", re.MULTILINE)
 
 
@@ -112,14 +118,6 @@ def _spark_submit() -> Path:
             f"there is no {path}; install pyspark, or set SPARK_HOME to a Spark distribution"
         )
     return path
-
-
-RUN_VARIABLE = "SEAMARK_RUN"
-"""Environment: set by `run`; makes ``import seamark`` call `prepare_program`."""
-LOG_LEVEL_VARIABLE = "SEAMARK_LOG_LEVEL"
-"""Environment: Seamark's log level in the program, e.g. INFO, where it configures no logging."""
-_EXPECTING_JOB = "from seamark.operations.run import main; main(globals())"
-_ELSEWHERE = re.compile(r"\w+:/")
 
 
 @dataclass(frozen=True)

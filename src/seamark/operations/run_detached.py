@@ -12,43 +12,28 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from seamark.api.settings import PLAN_VARIABLE
-from seamark.checkpoint.executions import ANNOUNCE_VARIABLE, ExecutionStart
+from seamark.checkpoint.executions import (
+    ANNOUNCE_VARIABLE,
+    LOG_VARIABLE,
+    Execution,
+    ExecutionStart,
+)
+from seamark.checkpoint.lineages import job_directory
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.model.home import seamark_home
+from seamark.model.job_state import JobState
 from seamark.operations.run import Program, has_ended
-from seamark.runtime.registry import ask_driver
+from seamark.runtime.driver import Driver
+from seamark.runtime.registry import RegisteredJob
 
 TAIL_LINES = 20
 _POLL_S = 0.1
-
-
-@dataclass(frozen=True)
-class StartedJob:
-    """A job started in the background. `state` is the driver's answer, or FINISHED if the job has
-    ended already. `directory` is the job's in its storage."""
-
-    start: ExecutionStart
-    state: str
-    directory: str
-    log: Path
-
-    def to_json(self) -> dict[str, object]:
-        """Return it in the fields of `seamark list --json`."""
-        return {
-            "jid": self.start.job_id,
-            "name": self.start.name,
-            "state": self.state,
-            "rest-url": self.start.rest_url,
-            "directory": self.directory,
-            "pid": self.start.pid,
-            "log": str(self.log),
-        }
 
 
 class ProgramEndedError(OperationFailedError):
@@ -63,8 +48,8 @@ class ProgramEndedError(OperationFailedError):
 
 def run_detached(
     program: Program, log: Path | None, tick: Callable[[Path], None] = lambda log: None
-) -> StartedJob:
-    """Start the program in the background and return its job when it runs.
+) -> RegisteredJob:
+    """Start the program in the background and return its job when it runs, or has FINISHED already.
 
     The program's output is appended to `log`; None makes a log below ``~/.seamark/logs``. `tick` is
     called now and then, with the log. Raises UserError as `Program.command` does, and for a driver
@@ -87,7 +72,11 @@ def run_detached(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**environment, ANNOUNCE_VARIABLE: str(announcement)},
+                env={
+                    **environment,
+                    ANNOUNCE_VARIABLE: str(announcement),
+                    LOG_VARIABLE: str(path.absolute()),
+                },
                 start_new_session=True,
             )
         while (started := _look(announcement, process, path)) is None:
@@ -100,23 +89,26 @@ def run_detached(
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> StartedJob | None:
+def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> RegisteredJob | None:
     """Return the job if it runs, or has ended well; None before its driver has announced it."""
     code = process.poll()  # before the file: a program ended by now has announced its job
     try:
         found = json.loads(announcement.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    directory = found.pop("directory")
-    start = ExecutionStart(**found)
-    state = ask_driver(start).value
+    uri = found.pop("directory")
+    storage = job_directory(uri).rpartition("/")[0]
+    directory = uri.removeprefix(f"{storage}/")
+    start = ExecutionStart(**{**found, "log": str(log)})
+    execution = Execution(0, start, [], None)
+    state = Driver(execution, start.name).state()
     if code is not None:
         if code:
             raise _ended(f"job {start.name!r}", code, log)
-        state = "FINISHED"
-    elif state != "RUNNING":
+        state = JobState.FINISHED
+    elif state is not JobState.RUNNING:
         return None
-    return StartedJob(start, state, directory, log)
+    return RegisteredJob(storage, directory, start.name, execution, state)
 
 
 def _open_log(app: str, log: Path | None) -> tuple[Path, int]:

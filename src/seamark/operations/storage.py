@@ -10,7 +10,8 @@ from shlex import quote
 
 from seamark.api.config import CheckpointConfig
 from seamark.api.settings import resolve
-from seamark.file_systems.location import local_of, storage_uri
+from seamark.checkpoint.batch_log import BELOW_CHECKPOINT
+from seamark.files.location import local_of, storage_uri
 from seamark.model.errors import OperationFailedError, UserError
 
 
@@ -47,6 +48,8 @@ def job_names(storage: str | None) -> list[str]:
         local = local_of(storage_of("completion", storage))
         if local is None:
             return []
-        return sorted(path.parent.name for path in Path(local).glob("*/job.json"))
+        jobs = (path.parent for path in Path(local).glob("*/job.json"))
+        queries = (path.parents[1] for path in Path(local).glob(f"*/{BELOW_CHECKPOINT}/job.json"))
+        return sorted({path.name for path in (*jobs, *queries)})
     except Exception:  # a Tab must print no error
         return []

@@ -5,8 +5,6 @@ The program is executed in a process of its own (`main`), under another `__name_
 declares.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -20,6 +18,7 @@ from urllib.parse import urlsplit
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.operations.reading import declared_jobs, traceback_in_program
 from seamark.operations.run import Program
+from seamark.sinks.internal.columns import in_double_quotes
 
 if TYPE_CHECKING:
     from seamark.verify.systems import Systems
@@ -111,8 +110,8 @@ def declared(asked: AppUnderTest) -> DeclaredApp:
 
 
 def workload(
-    asked: AppUnderTest, found: DeclaredApp, systems: Systems, directory: Path
-) -> Workload:
+    asked: AppUnderTest, found: DeclaredApp, systems: "Systems", directory: Path
+) -> "Workload":
     """Return the workload of a program. Raises UserError if a sink or the topic holds rows."""
     from seamark.verify import workloads
     from seamark.verify.generator import KEYS, ROW_MS
@@ -123,7 +122,11 @@ def workload(
     workloads.create_topics(kafka, found.topic, *topics)
     sinks = [_watched(asked, uid, sink, systems, directory) for uid, sink in found.sinks.items()]
     for sink in sinks:
-        if len(sink.final(30).numbers):
+        try:
+            held = len(sink.final(30).numbers)
+        except AssertionError as error:
+            raise UserError(f"{error}; give the test a sink of its own") from None
+        if held:
             raise UserError(f"{sink.name} holds rows already; give the test a sink of its own")
     settings = [
         f"checkpoint.storage={systems.storage.as_uri()}", "checkpoint.interval=500ms",
@@ -150,7 +153,7 @@ def workload(
 
 
 def _watched(
-    asked: AppUnderTest, uid: str, sink: dict[str, Any], systems: Systems, directory: Path
+    asked: AppUnderTest, uid: str, sink: dict[str, Any], systems: "Systems", directory: Path
 ) -> Any:
     from seamark.verify import readers
     from seamark.verify.trial import ROWS
@@ -161,7 +164,7 @@ def _watched(
             f"Kafka {sink['topic']}", ROWS, systems.kafka_direct, sink["topic"],
             numbered_by(asked.id),
         )  # fmt: skip
-    column = _quoted(asked.id)
+    column = in_double_quotes(asked.id)
     table = sink["sql"]
     if sink["kind"] == "sqlite":
         database = directory / sink["path"]
@@ -169,10 +172,6 @@ def _watched(
         return readers.WatchedTable(f"SQLite {sink['table']}", ROWS, query)
     query = readers.postgres_query(systems.postgres_direct, table, column)
     return readers.WatchedTable(f"PostgreSQL {sink['table']}", ROWS, query)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _why_not(asked: AppUnderTest, sink: dict[str, Any]) -> str:
@@ -294,6 +293,6 @@ def _sink_facts(declared: Any) -> dict[str, Any]:
             "kind": "sqlite",
             "path": str(shown),
             "table": sink.table,
-            "sql": _quoted(sink.table),
+            "sql": in_double_quotes(sink.table),
         }
     return facts

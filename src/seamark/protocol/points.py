@@ -27,3 +27,5 @@ class Point(Enum):
     SINK_ABORTED = "sink-aborted"
     PLAN_VOIDED = "plan-voided"
     RECOVERED = "recovered"
+    # A restore under the name of a job.
+    SUPERSEDED = "superseded"

@@ -34,6 +34,13 @@ class Records(Protocol):
     def claim_generation(self, generation: int) -> bool:
         """Create the lease exclusively; return False if another driver has it."""
 
+    def is_last(self, generation: int) -> bool:
+        """Return whether `end_lineage` has made this lease; False if it is deleted."""
+
+    def end_lineage(self, generation: int, successor: Mapping[str, Any]) -> bool:
+        """Create the lease exclusively as this lineage's last one, with its `successor`; return
+        False if another driver has it."""
+
     def forget_generations(self, generations: list[int]) -> None:
         """Delete leases of fenced generations."""
 

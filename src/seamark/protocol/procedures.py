@@ -32,12 +32,39 @@ Steps = Generator[Point, None, None]
 
 
 def take_over(records: Records) -> Generator[Point, None, int]:
-    """Claim the next generation for this driver and return it."""
-    generation = max(records.generations(), default=0) + 1
-    while not records.claim_generation(generation):
-        generation += 1
-    yield Point.GENERATION_CLAIMED
-    return generation
+    """Claim the next generation for this driver and return it. Raises FencedError if a restore has
+    superseded this lineage of the job.
+
+    Nobody claims the generation after a last lease, because each claim follows a look at the lease
+    before it: so a lineage that was superseded stays so.
+    """
+    while True:
+        newest = max(records.generations(), default=0)
+        if newest and records.is_last(newest):
+            raise FencedError(
+                f"generation {newest} was the last one here: a restore has begun the job's next "
+                "lineage, which goes on under its name; start the job again"
+            )
+        if records.claim_generation(newest + 1):
+            yield Point.GENERATION_CLAIMED
+            return newest + 1
+
+
+def supersede(generation: int, successor: Mapping[str, Any], records: Records) -> Steps:
+    """End this lineage of the job for ever; `successor` goes on under its name.
+
+    Called by a restore that has taken the lineage over as `generation`, has settled it, and has
+    made its successor whole. Raises FencedError if another driver has taken it over meanwhile: then
+    the lineage goes on, and the successor never begins.
+    """
+    last = generation + 1
+    if not records.end_lineage(last, successor):
+        raise FencedError(
+            f"generation {last} was claimed by another driver; this one has superseded nothing"
+        )
+    # That driver's lease may have been deleted by its own successor, and then ours ends nothing.
+    check_fence(records, last)
+    yield Point.SUPERSEDED
 
 
 def check_fence(records: Records, generation: int) -> None:

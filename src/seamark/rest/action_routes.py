@@ -5,6 +5,7 @@ Each action needs the job's bearer token. Its outcome is polled by its trigger i
 the state.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -42,7 +43,7 @@ def _with_token(actions: Actions, responses: Responses) -> dict[str, Any]:
 
 def job_action_routes(actions: Actions) -> APIRouter:
     """Return the paths of the actions on the job."""
-    router, job = APIRouter(), actions.job
+    router, job, begin = APIRouter(), actions.job, actions.operations.trigger
     changing = _with_token(actions, _CHANGING)
 
     @router.post("/jobs/{jid}/checkpoints", **changing)
@@ -52,7 +53,7 @@ def job_action_routes(actions: Actions) -> APIRouter:
         """Take a checkpoint now, without waiting for the interval."""
         actions.check(jid)
         asked = trigger or models.TriggerRequest()
-        return actions.begin(
+        return begin(
             "checkpoint", asked, job.trigger_checkpoint, lambda epoch: {"checkpointId": epoch}
         )
 
@@ -60,28 +61,36 @@ def job_action_routes(actions: Actions) -> APIRouter:
     def take_savepoint(
         jid: JobId, request: Annotated[models.SavepointRequest | None, Body()] = None
     ) -> models.TriggerResponse:
-        """Take a savepoint; the job goes on."""
-        actions.check(jid)
+        """Take a savepoint; the job goes on, unless `cancel-job` cancels it."""
         asked = request or models.SavepointRequest()
-        start = partial(job.savepoint, asked.target_directory, type=asked.formatType.lower())
-        return actions.begin("savepoint", asked, start, lambda path: {"location": path})
+        then = job.cancel if asked.cancel_job else None
+        return savepoint(jid, asked, asked.target_directory, then)
+
+    def savepoint(
+        jid: str,
+        asked: models.SavepointRequest | models.StopRequest,
+        directory: str | None,
+        then: Callable[[], Any] | None,
+        **how: Any,
+    ) -> models.TriggerResponse:
+        actions.check(jid)
+        start = partial(job.take_savepoint, directory, asked.formatType.lower(), then, **how)
+        return begin("savepoint", asked, start, lambda path: {"location": path})
 
     @router.post("/jobs/{jid}/stop", **changing)
     def stop(
         jid: JobId, request: Annotated[models.StopRequest | None, Body()] = None
     ) -> models.TriggerResponse:
         """End the job after the epoch under way; every decided epoch is committed, and checkpoints
-        are kept. With a `targetDirectory` the job ends with a savepoint, whose outcome is at
-        ``/savepoints/:triggerid``. With `drain` also, after closing its windows."""
+        are kept. With a `targetDirectory`, or a savepoint_dir in the job's settings, the job ends
+        with a savepoint, whose outcome is at ``/savepoints/:triggerid``. With `drain` also, after
+        closing its windows."""
         actions.check(jid)
         asked = request or models.StopRequest()
-        if asked.targetDirectory is None and not asked.drain:
-            return actions.begin("stop", asked, job.stop, lambda state: {"state": state.value})
-        type_ = asked.formatType.lower()
-        start = partial(
-            job.stop_with_savepoint, asked.targetDirectory, type=type_, drain=asked.drain
-        )
-        return actions.begin("savepoint", asked, start, lambda path: {"location": path})
+        usual = asked.savepoint and job.checkpoint.savepoint_dir is not None
+        if asked.targetDirectory is None and not asked.drain and not usual:
+            return begin("stop", asked, job.stop, lambda state: {"state": state.value})
+        return savepoint(jid, asked, asked.targetDirectory, job.stop, drain=asked.drain)
 
     @router.patch("/jobs/{jid}", **changing)
     def cancel(
@@ -103,14 +112,14 @@ def job_action_routes(actions: Actions) -> APIRouter:
         actions.check(jid)
         asked = request or models.TransactionsRequest()
         work = partial(job.sink_transactions, asked.model_dump(exclude={"triggerId"}))
-        return actions.begin("transactions", asked, partial(beside, work), lambda found: found)
+        return begin("transactions", asked, partial(beside, work), lambda found: found)
 
     return router
 
 
 def savepoint_routes(actions: Actions) -> APIRouter:
     """Return the paths of savepoints, except for taking one."""
-    router, job = APIRouter(), actions.job
+    router, job, begin = APIRouter(), actions.job, actions.operations.trigger
     protected = _with_token(actions, _PROTECTED)
 
     @router.post("/savepoint-disposal", **protected)
@@ -121,7 +130,7 @@ def savepoint_routes(actions: Actions) -> APIRouter:
         storage = storage_directory(job.checkpoint.storage)
         work = partial(dispose, request.savepoint_path, storage=storage)
         start = partial(beside, work)
-        return actions.begin("savepoint-disposal", request, start, lambda _: {})
+        return begin("savepoint-disposal", request, start, lambda _: {})
 
     @router.post("/jobs/{jid}/restore-plan", **protected)
     def plan(
@@ -135,23 +144,22 @@ def savepoint_routes(actions: Actions) -> APIRouter:
             allow_non_restored_state=request.allowNonRestoredState,
             parallelism=request.parallelism,
         )
-        return actions.begin("restore-plan", request, partial(beside, work), RestorePlan.to_json)
+        return begin("restore-plan", request, partial(beside, work), RestorePlan.to_json)
 
     return router
 
 
 _OUTCOMES = (
-    ("checkpoint", "checkpoints", models.CheckpointOperation,
+    ("checkpoint", "/checkpoints", models.CheckpointTaken,
      "triggered_checkpoint", "The outcome of a triggered checkpoint."),
-    ("savepoint", "savepoints", models.SavepointOperation,
+    ("savepoint", "/savepoints", models.SavepointTaken,
      "savepoint", "The outcome of a triggered savepoint, also of a stop with a savepoint."),
-    ("stop", "stop", models.StopOperation,
-     "stopped", "The outcome of a stop without a savepoint."),
-    ("transactions", "transactions", models.TransactionsOperation,
+    ("stop", "/stop", models.JobEnded, "stopped", "The outcome of a stop without a savepoint."),
+    ("transactions", "/transactions", models.SinkTransactions,
      "asked_transactions", "The open transactions; after a commit or abort those ended by it."),
-    ("restore-plan", "restore-plan", models.RestorePlanOperation, "planned", "The restore plan."),
+    ("restore-plan", "/restore-plan", models.RestorePlanPage, "planned", "The restore plan."),
 )  # fmt: skip
-"""Of each kind of operation on a job: its path, its form, and its name in the OpenAPI document."""
+"""Of each kind of operation on a job: its path, its result, and its name for the document."""
 
 
 def result_routes(actions: Actions) -> APIRouter:
@@ -159,27 +167,34 @@ def result_routes(actions: Actions) -> APIRouter:
     page's name for a trigger id."""
     router = APIRouter()
 
-    def add(kind: str, path: str, form: type[BaseModel], name: str, text: str) -> None:
+    def add(kind: str, path: str, result: type[BaseModel], name: str, text: str) -> None:
+        form = models.operation(
+            kind.title().replace("-", "") + "Operation", f"/jobs/:id{path}", result
+        )
+
         @router.get(
-            f"/jobs/{{jid}}/{path}/{{trigger_id}}",
+            f"/jobs/{{jid}}{path}/{{trigger_id}}",
             name=name,
             description=text,
             response_model=form,
             responses=NOT_FOUND,
         )
         def outcome(jid: JobId, trigger_id: TriggerId) -> Any:
-            return actions.result(kind, trigger_id, jid)
+            actions.check(jid)
+            return actions.operations.answer(kind, trigger_id)
 
     for each in _OUTCOMES:
         add(*each)
 
     @router.get(
         "/savepoint-disposal/{trigger_id}",
-        response_model=models.DisposalOperation,
+        response_model=models.operation(
+            "DisposalOperation", "/savepoint-disposal", models.Disposed
+        ),
         responses=NOT_FOUND,
     )
     def disposal(trigger_id: TriggerId) -> Any:
         """The outcome of a savepoint's disposal."""
-        return actions.result("savepoint-disposal", trigger_id)
+        return actions.operations.answer("savepoint-disposal", trigger_id)
 
     return router

@@ -3,18 +3,14 @@ and the clients waiting for the end. `action_routes.py` has the paths."""
 
 import logging
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
 
 from fastapi import HTTPException, Request
 
 from seamark.checkpoint.executions import Sign, unsigned
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
-from seamark.rest import models
 from seamark.rest.live_job import LiveJob
-from seamark.rest.operations import Operations, Shown, TooManyOperationsError
+from seamark.rest.operations import Operations
 from seamark.runtime.token import DriverToken
 
 log = logging.getLogger(__name__)
@@ -77,34 +73,7 @@ class Actions:
         if jid != self.job.job_id():
             raise HTTPException(404, f"Job {jid} not found; this driver runs {self.job.job_id()}")
 
-    def begin(
-        self,
-        kind: str,
-        asked: models.TriggerRequest,
-        start: Callable[[], Future[Any]],
-        shown: Shown,
-    ) -> models.TriggerResponse:
-        """Begin an operation, and answer with its trigger id; `shown` makes the later answer from
-        its result. Answers 409 if the job refuses the operation, 429 if too many are under way."""
-        try:
-            trigger = self.operations.begin(kind, asked.triggerId, start, shown)
-        except UserError as error:
-            raise HTTPException(409, str(error)) from None
-        except TooManyOperationsError as error:
-            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
-        return models.TriggerResponse(request_id=trigger)
-
     def cancel(self) -> None:
         """Begin to cancel the job."""
         self._cancelled = True
         self.job.cancel()
-
-    def result(self, kind: str, trigger_id: str, jid: str = "") -> dict[str, Any]:
-        """Return the answer about an operation; 404 if it is unknown. `jid` must be this driver's
-        job, or "" for an operation of no job."""
-        if jid:
-            self.check(jid)
-        operation = self.operations.find(kind, trigger_id)
-        if operation is None:
-            raise HTTPException(404, f"There is no {kind} with the trigger id {trigger_id}")
-        return operation.answer()

@@ -6,8 +6,6 @@ connections, the client with the most loses its oldest waiting one. `Guard` (gua
 connection what it waits for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import socket
@@ -45,11 +43,11 @@ class Connections:
         self._most = most
         self._all: dict[tuple[str, int] | None, Connection] = {}
 
-    def of(self, scope: Mapping[str, Any]) -> Connection | None:
+    def of(self, scope: Mapping[str, Any]) -> "Connection | None":
         """Return the connection of an ASGI scope; None if it has ended."""
         return self._all.get(scope["client"])
 
-    def add(self, new: Connection) -> None:
+    def add(self, new: "Connection") -> None:
         """Called when a client has connected; ends a connection if there are too many."""
         self._all[new.client] = new
         if len(self._all) > self._most:
@@ -57,12 +55,12 @@ class Connections:
             self.remove(one_too_many)
             one_too_many.transport.abort()
 
-    def remove(self, ended: Connection) -> None:
+    def remove(self, ended: "Connection") -> None:
         """Called when a connection has ended."""
         if self._all.get(ended.client) is ended:
             del self._all[ended.client]
 
-    def _one_too_many(self, new: Connection) -> Connection:
+    def _one_too_many(self, new: "Connection") -> "Connection":
         """Choose the oldest connection of the client with the most: among waiting ones, if any. A
         client proven by the token keeps its connections; if all others are proven, `new` goes."""
         unproven = [one for one in self._all.values() if not one.is_proven and one is not new]

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from seamark.api.config import CheckpointConfig, CheckpointMode, ExternalizedCheckpointRetention
+from seamark.api.config import CheckpointConfig
 from seamark.api.declarations import JobDeclaration
 from seamark.api.settings import Settings
 from seamark.checkpoint.accepted_losses import AcceptedLoss
@@ -22,12 +22,12 @@ from seamark.model.job_graph import JobGraph
 from seamark.model.job_state import JobState
 from seamark.model.redaction import Redactor
 from seamark.rest.epochs import epoch_page, open_transactions
+from seamark.rest.models import CheckpointingConfig
 from seamark.rest.observed import PAGES, ObservedJob
 from seamark.runtime.supervision import Supervisor
 from seamark.savepoints.restore.plan import RestorePlan
 
 _KEPT = ("config", "checkpoints/config", "guarantees")
-DELETE_ON_CANCELLATION = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,8 @@ class LiveJob(ObservedJob):
     graph: JobGraph
     flow: FlowFigures
     checkpoints: Callable[[], CheckpointingStatistics]
-    savepoint: Callable[..., Future[str]]
-    """`Job.savepoint`."""
-    stop_with_savepoint: Callable[..., Future[str]]
-    """`Job.stop_with_savepoint`."""
+    take_savepoint: Callable[..., Future[str]]
+    """As `Job.savepoint`; with `then`, `stop` or `cancel`, the job ends with it."""
     restore_plan: Callable[..., RestorePlan]
     """`Job.restore_plan`."""
     supervisor: Callable[[], Supervisor]
@@ -121,7 +119,7 @@ class LiveJob(ObservedJob):
         sinks = {uid: declared.sink for uid, declared in self.declaration.sinks.items()}
         pages: dict[str, Callable[[], Any]] = {
             "config": self._config,
-            "checkpoints/config": self._checkpointing,
+            "checkpoints/config": lambda: CheckpointingConfig.model_validate(self.checkpoint),
             "guarantees": self.guarantees.to_json,
             "epoch": lambda: epoch_page(self.coordinator),
             "transactions": lambda: open_transactions(self.coordinator, sinks),
@@ -165,25 +163,3 @@ class LiveJob(ObservedJob):
         strategy = str(self.checkpoint.restart_strategy)
         execution = {"restart-strategy": strategy, "user-config": settings}
         return {"jid": self.job_id(), "name": self.name, "execution-config": execution}
-
-    def _checkpointing(self) -> dict[str, Any]:
-        def ms(seconds: float) -> int:
-            return min(round(seconds * 1000), 2**63 - 1)
-
-        checkpoint, backend = self.checkpoint, self.checkpoint.state_backend
-        deletes = checkpoint.externalized_retention is DELETE_ON_CANCELLATION
-        same = ("tolerable_failed_checkpoints", "checkpoints_after_tasks_finish", "num_retained")
-        return {
-            **{name: getattr(checkpoint, name) for name in same},
-            "mode": CheckpointMode(checkpoint.mode).value.replace("-", "_"),
-            "interval": ms(checkpoint.interval_s),
-            "timeout": ms(checkpoint.timeout_s),
-            "min_pause": ms(checkpoint.min_pause_s),
-            "max_concurrent": checkpoint.max_concurrent_checkpoints,
-            "externalization": {"enabled": True, "delete_on_cancellation": deletes},
-            "state_backend": str(getattr(backend, "value", backend)),
-            "checkpoint_storage": str(checkpoint.storage),
-            "unaligned_checkpoints": checkpoint.unaligned,
-            "aligned_checkpoint_timeout": ms(checkpoint.aligned_timeout_s),
-            "state_changelog_enabled": bool(checkpoint.changelog),
-        }

@@ -26,8 +26,8 @@ from seamark.checkpoint.flow_figures import CommitCounts, PartFigures
 from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.guarantee import SinkWay
-from seamark.model.job_state import JobState
-from seamark.model.packages import installed_version
+from seamark.model.job_state import OUTSIDE, JobState
+from seamark.model.packages import VERSION
 from seamark.model.phases import Phases, phases
 from seamark.model.rates import WATERMARK
 from seamark.rest.live_job import LiveJob
@@ -239,11 +239,11 @@ def _of_the_job(job: LiveJob) -> Values:
     run, flow = job.supervisor(), job.flow
     failures = Counter(failed.reason for failed in run.failed_checkpoints)
     return {
-        "job": {"version": installed_version()},
+        "job": {"version": VERSION},
         "job_state": {
             each.value: float(each is run.state)
             for each in JobState
-            if each is not JobState.UNREACHABLE  # this driver answers
+            if each not in OUTSIDE  # this driver answers
         },
         "job_uptime_seconds": time.time() - run.started_at,
         "job_restarts": run.restarts,

@@ -5,14 +5,26 @@ Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    create_model,
+    model_validator,
+)
 
+from seamark.api.config import ExternalizedCheckpointRetention
 from seamark.checkpoint.accepted_losses import AcceptedLoss
+from seamark.checkpoint.executions import ExecutionEnd
 from seamark.model.checkpoint_series import FIGURES
 from seamark.model.checkpoint_statistics import DETAILS, CheckpointStatistics
 from seamark.model.checkpointing_statistics import RestoredCheckpointStatistics
+from seamark.model.stats_summary import UNKNOWN
 
 TRIGGER_ID = "^[0-9a-f]{32}$"
 
@@ -29,6 +41,18 @@ class Hyphenated(BaseModel):
     model_config = ConfigDict(
         alias_generator=lambda name: name.replace("_", "-"), populate_by_name=True
     )
+
+
+def _of(attribute: str, default: Any = ...) -> Any:
+    """Return a field that is read off an object's attribute, or ``attribute.attribute``."""
+    first, *more = attribute.split(".")
+    return Field(default, validation_alias=AliasPath(first, *more))
+
+
+Milliseconds = Annotated[int, BeforeValidator(lambda s: min(round(s * 1000), 2**63 - 1))]
+"""Read off seconds."""
+Text = Annotated[str, BeforeValidator(lambda value: str(getattr(value, "value", value)))]
+"""Read off an enum's member, or any value."""
 
 
 class Overview(Hyphenated):
@@ -67,8 +91,9 @@ JobsOverview = _documented("JobsOverview", "``/jobs/overview``.", {"jobs": list[
 
 
 class VertexMetrics(Hyphenated):
-    """`records_per_second`, `busy_share` (0 to 1) and `lag_records` are null where they are not
-    measured. A stateful operator's `read_records` counts the rows changed in its state."""
+    """`records_per_second`, `busy_share` (0 to 1), `lag_records` and `watermark` (ms since 1970)
+    are null where they are not known. A stateful operator's `read_records` counts the rows changed
+    in its state."""
 
     read_records: int
     write_records: int
@@ -78,6 +103,7 @@ class VertexMetrics(Hyphenated):
     records_per_second: float | None
     busy_share: float | None
     lag_records: int | None
+    watermark: int | None = None
 
 
 class Vertex(Hyphenated):
@@ -135,20 +161,26 @@ class RestoredFrom(BaseModel):
     null if unreadable."""
 
     path: str
-    jid: str | None
+    jid: str | None = _of("job_id")
     epoch: int
+
+
+def _ended_ms(end: ExecutionEnd | None) -> int:
+    return UNKNOWN if end is None else round(end.ended_at * 1000)
 
 
 class ExecutionPage(Hyphenated):
     """One `Job.run`. A former execution without a recorded end was killed: UNREACHABLE."""
 
+    model_config = ConfigDict(from_attributes=True)
+
     number: int
-    host: str
-    pid: int
-    start_time: int
-    end_time: int
-    state: str
-    reason: str
+    host: str = _of("start.host")
+    pid: int = _of("start.pid")
+    start_time: Milliseconds = _of("start.started_at")
+    end_time: Annotated[int, BeforeValidator(_ended_ms)] = _of("end")
+    state: Text
+    reason: Annotated[str, BeforeValidator(lambda end: end.reason if end else "")] = _of("end")
     restarts: int
 
 
@@ -204,23 +236,33 @@ class Externalization(BaseModel):
     enabled: bool
     delete_on_cancellation: bool
 
+    @staticmethod
+    def of(retention: ExternalizedCheckpointRetention) -> "Externalization":
+        """Return it of a job's setting."""
+        deletes = retention is ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+        return Externalization(enabled=True, delete_on_cancellation=deletes)
+
 
 class CheckpointingConfig(BaseModel):
     """``/jobs/:id/checkpoints/config``."""
 
-    mode: str
-    interval: int
-    timeout: int
-    min_pause: int
-    max_concurrent: int
-    externalization: Externalization
-    state_backend: str
-    checkpoint_storage: str
-    unaligned_checkpoints: bool
-    aligned_checkpoint_timeout: int = 0
+    model_config = ConfigDict(from_attributes=True)
+
+    mode: Annotated[Text, AfterValidator(lambda mode: mode.replace("-", "_"))]
+    interval: Milliseconds = _of("interval_s")
+    timeout: Milliseconds = _of("timeout_s")
+    min_pause: Milliseconds = _of("min_pause_s")
+    max_concurrent: int = _of("max_concurrent_checkpoints")
+    externalization: Annotated[Externalization, BeforeValidator(Externalization.of)] = _of(
+        "externalized_retention"
+    )
+    state_backend: Text
+    checkpoint_storage: Text = _of("storage")
+    unaligned_checkpoints: bool = _of("unaligned")
+    aligned_checkpoint_timeout: Milliseconds = _of("aligned_timeout_s", 0)
     tolerable_failed_checkpoints: int
     checkpoints_after_tasks_finish: bool
-    state_changelog_enabled: bool
+    state_changelog_enabled: bool = _of("changelog")
     num_retained: int
 
 
@@ -382,18 +424,22 @@ FormatType = Literal["CANONICAL", "NATIVE"]
 
 
 class SavepointRequest(TriggerRequest):
-    """`target_directory` is a path or URI; null for the job's savepoint_dir."""
+    """`target_directory` is a path or URI; null for the job's savepoint_dir. With `cancel_job` the
+    job is cancelled when the savepoint is whole, and no epoch comes in between."""
 
     target_directory: str | None = None
+    cancel_job: bool = False
     formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
 class StopRequest(TriggerRequest):
-    """With `targetDirectory` the job ends with a savepoint below it. With `drain` it always ends
-    with a savepoint; `targetDirectory` null is then the job's savepoint_dir."""
+    """With `targetDirectory` the job ends with a savepoint below it; null is the job's
+    savepoint_dir. Where there is neither, it ends without one, unless `drain` needs one. With
+    `savepoint` (Seamark's) false a savepoint_dir alone makes none."""
 
     targetDirectory: str | None = None  # noqa: N815 - Flink's name
     drain: bool = False
+    savepoint: bool = True
     formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
@@ -435,6 +481,17 @@ class SavepointDisposalRequest(TriggerRequest):
     """The path or URI of a savepoint, of any job."""
 
     savepoint_path: str = Field(min_length=1)
+
+
+class ProgramRunRequest(TriggerRequest):
+    """The dashboard's: run one of the programs that it was started with. The other fields are those
+    of Flink's ``/jars/:id/run``."""
+
+    program: str
+    programArgsList: list[str] = []  # noqa: N815 - Flink's names
+    savepointPath: str = ""  # noqa: N815
+    allowNonRestoredState: bool = False  # noqa: N815
+    parallelism: int | None = Field(default=None, ge=1)
 
 
 class Disposed(BaseModel):
@@ -506,6 +563,7 @@ class RestorePlanPage(Hyphenated):
     claim_mode: str
     restorable: bool
     restored: bool
+    supersedes: dict[str, Any] | None
     operators: list[dict[str, Any]]
     sources: list[dict[str, Any]]
     sinks: list[dict[str, Any]]
@@ -520,26 +578,11 @@ class Accepted(BaseModel):
     """No fields: the job's state tells the outcome."""
 
 
-def _operation(name: str, path: str, result: type[BaseModel], **more: Any) -> type[BaseModel]:
+def operation(name: str, path: str, result: type[BaseModel]) -> type[BaseModel]:
     """Return the form of the answer at ``<path>/:triggerid``: `result`, or why there is none."""
-    operation = result | OperationFailed | None
-    return _documented(name, path, {"status": OperationStatus, "operation": operation}, **more)
-
-
-CheckpointOperation = _operation(
-    "CheckpointOperation", "``/jobs/:id/checkpoints/:triggerid``.", CheckpointTaken
-)
-SavepointOperation = _operation(
-    "SavepointOperation",
-    "``/jobs/:id/savepoints/:triggerid``; `progress` while the state is being written.",
-    SavepointTaken,
-    progress=(SavepointProgress | None, None),
-)
-DisposalOperation = _operation("DisposalOperation", "``/savepoint-disposal/:triggerid``.", Disposed)
-RestorePlanOperation = _operation(
-    "RestorePlanOperation", "``/jobs/:id/restore-plan/:triggerid``.", RestorePlanPage
-)
-TransactionsOperation = _operation(
-    "TransactionsOperation", "``/jobs/:id/transactions/:triggerid``.", SinkTransactions
-)
-StopOperation = _operation("StopOperation", "``/jobs/:id/stop/:triggerid``.", JobEnded)
+    text, more = f"``{path}/:triggerid``.", {}
+    if result is SavepointTaken:
+        text = f"{text[:-1]}; `progress` while the state is being written."
+        more = {"progress": (SavepointProgress | None, None)}
+    outcome = result | OperationFailed | None
+    return _documented(name, text, {"status": OperationStatus, "operation": outcome}, **more)

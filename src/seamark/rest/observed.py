@@ -5,7 +5,6 @@ while no driver answers (`dashboard/stored_jobs.py`). Both servers serve `PAGES`
 pages leave out figures known to a driver only, and have the failures of all executions.
 """
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from seamark.checkpoint.accepted_losses import AcceptedLoss
 from seamark.checkpoint.executions import FAILURES_KEPT, Execution
 from seamark.checkpoint.flow_figures import PartFigures
 from seamark.model.job_state import JobState
+from seamark.model.rates import WATERMARK
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest import models
 from seamark.rest.epochs import EpochPage, OpenTransactions
@@ -62,18 +62,7 @@ class ObservedJob(ABC):
 
 def details(job: ObservedJob) -> dict[str, Any]:
     """Return a job's row in the overview."""
-    execution, state = job.execution(), job.state()
-    start, end = execution.start, execution.end
-    since, until = _ms(start.started_at), _ms(time.time() if end is None else end.ended_at)
-    return {
-        "jid": start.job_id,
-        "name": start.name,
-        "state": state.value,
-        "start-time": since,
-        "end-time": UNKNOWN if end is None else until,
-        "duration": UNKNOWN if state is JobState.UNREACHABLE else until - since,
-        "restarts": job.restarts(),
-    }
+    return {**job.execution().row(job.state()), "restarts": job.restarts()}
 
 
 def job_page(job: ObservedJob) -> dict[str, Any]:
@@ -119,6 +108,7 @@ def _flow(kind: str, figures: PartFigures) -> dict[str, Any]:
         "records-per-second": figures.rates.records_per_second,
         "busy-share": figures.rates.busy_share,
         "lag-records": figures.lag,
+        "watermark": figures.metrics.get(WATERMARK) if kind != "sink" else None,
     }
 
 
@@ -142,34 +132,19 @@ def exceptions_page(job: ObservedJob) -> dict[str, Any]:
     return {"exceptionHistory": {"entries": entries, "truncated": truncated}}
 
 
-def lineage_page(job: ObservedJob, state: JobState | None = None) -> dict[str, Any]:
+def lineage_page(job: ObservedJob, state: JobState | None = None) -> models.Lineage:
     """Return ``/jobs/:id/lineage``; `state` is the job's, if the caller knows it. A former
     execution without a recorded end was killed."""
     generation, origin = job.origin()
-    now = state or job.state()
-
-    def shown(execution: Execution, state: JobState) -> dict[str, Any]:
-        start, end = execution.start, execution.end
-        return {
-            "number": execution.number,
-            "host": start.host,
-            "pid": start.pid,
-            "start-time": _ms(start.started_at),
-            "end-time": UNKNOWN if end is None else _ms(end.ended_at),
-            "state": state.value,
-            "reason": "" if end is None else end.reason,
-            "restarts": execution.restarts,
-        }
-
-    return {
-        "jid": job.execution().start.job_id,
-        "generation": generation,
-        "restored": origin
-        and {"path": origin["path"], "jid": origin["job_id"], "epoch": origin["epoch"]},
-        "executions": [
-            shown(one, one.state if place else now) for place, one in enumerate(job.executions())
-        ],
-    }
+    executions = [models.ExecutionPage.model_validate(one) for one in job.executions()]
+    for newest in executions[:1]:
+        newest.state = (state or job.state()).value
+    return models.Lineage(
+        jid=job.execution().start.job_id,
+        generation=generation,
+        restored=models.RestoredFrom.model_validate(origin) if origin else None,
+        executions=executions,
+    )
 
 
 def _ms(seconds: float) -> int:

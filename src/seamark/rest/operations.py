@@ -13,7 +13,10 @@ from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Any, TypeVar
 
-from seamark.model.errors import SeamarkError
+from fastapi import HTTPException
+
+from seamark.model.errors import UserError
+from seamark.rest.models import TriggerRequest, TriggerResponse
 from seamark.runtime.failures import reason_of
 
 T = TypeVar("T")
@@ -28,10 +31,6 @@ WAITED_FOR_S = 5.0
 
 Shown = Callable[[Any], Mapping[str, Any]]
 """Makes the answer from an operation's result."""
-
-
-class TooManyOperationsError(SeamarkError):
-    """Too many operations are under way to begin another; ask again later."""
 
 
 class Operation:
@@ -82,19 +81,36 @@ class Operations:
     ) -> str:
         """Begin an operation; return its trigger id: `trigger_id`, or a new one. An id repeated for
         the same kind begins nothing, so a client may repeat an unanswered request. Raises the
-        errors of `start`, and TooManyOperationsError."""
+        errors of `start`; answers 429 if too many are under way."""
         with self._lock:
             trigger_id = trigger_id or secrets.token_hex(16)
             if (known := self._by_id.get(trigger_id)) is not None and known.kind == kind:
                 return trigger_id
             if sum(not o.result.done() for o in self._by_id.values()) >= AT_ONCE:
-                raise TooManyOperationsError(
-                    f"{AT_ONCE} operations are under way already; poll them, and ask again later"
+                raise HTTPException(
+                    429,
+                    f"{AT_ONCE} operations are under way already; poll them, and ask again later",
+                    {"Retry-After": "1"},
                 )
             self._by_id[trigger_id] = Operation(kind, shown, start())
             if len(self._by_id) > KEPT:
                 del self._by_id[next(id_ for id_, o in self._by_id.items() if o.result.done())]
             return trigger_id
+
+    def trigger(
+        self, kind: str, asked: TriggerRequest, start: Callable[[], Future[Any]], shown: Shown
+    ) -> TriggerResponse:
+        """Do as `begin`, for a request; answers 409 if `start` refuses the operation."""
+        try:
+            return TriggerResponse(request_id=self.begin(kind, asked.triggerId, start, shown))
+        except UserError as error:
+            raise HTTPException(409, str(error)) from None
+
+    def answer(self, kind: str, trigger_id: str) -> dict[str, Any]:
+        """Return the answer about an operation; 404 if it is unknown."""
+        if (operation := self.find(kind, trigger_id)) is None:
+            raise HTTPException(404, f"There is no {kind} with the trigger id {trigger_id}")
+        return operation.answer()
 
     def find(self, kind: str, trigger_id: str) -> Operation | None:
         """Return an operation of this kind; None if it is unknown or forgotten."""

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.job_state import JobState
-from seamark.model.packages import installed_version
+from seamark.model.packages import VERSION
 from seamark.rest import models
 from seamark.rest.action_routes import (
     NOT_FOUND,
@@ -120,7 +120,7 @@ def make_app(job: LiveJob, actions: Actions) -> FastAPI:
 
     app = FastAPI(
         title="Seamark",
-        version=installed_version(),
+        version=VERSION,
         description="One job, in its driver. Names and fields are Flink's REST API's.",
         docs_url=None,  # its pages load scripts from the network
         redoc_url=None,

@@ -34,6 +34,10 @@ from seamark.rest.guard import App, Guard, Message, refuse
 from seamark.rest.live_job import LiveJob
 from seamark.rest.routes import make_app
 
+log = logging.getLogger(__name__)
+
+STOP_S = 5.0
+CONNECTIONS = 256
 MOST_URL_BYTES = 8 * 1024
 BURST_S = 6.0
 """A client silent for so long may send all requests saved meanwhile at once."""
@@ -102,12 +106,6 @@ class Protection(Guard):
                 {"Retry-After": str(max(round(wait_s), 1))},
             )
         return None
-
-
-log = logging.getLogger(__name__)
-
-STOP_S = 5.0
-CONNECTIONS = 256
 
 
 class RestServer:

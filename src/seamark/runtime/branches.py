@@ -5,44 +5,14 @@ united. A lone sink's stream has the sink's own columns. Any other stream has a 
 sink; the struct is null in rows not meant for the sink.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property, reduce
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from seamark.runtime.layout import Layout
 from seamark.runtime.shared_stream import Branch
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Maps the columns of the united stream to the sinks.
-
-    The struct column of sink number n is ``s<n>``. A lone sink's own columns travel as ``c0``,
-    ``c1``, …, since `mapInArrow` resolves names anew and stumbles over dots and backticks;
-    `columns` are the sink's names for them.
-    """
-
-    uids: tuple[str, ...]
-    columns: tuple[str, ...] = ()
-
-    @property
-    def plain(self) -> bool:
-        """Whether the stream consists of a lone sink's own columns."""
-        return len(self.uids) == 1
-
-    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield (sink uid, its rows with its own columns) for one Arrow batch of the stream."""
-        if self.plain:
-            yield self.uids[0], batch.rename_columns(list(self.columns))
-            return
-        for uid, rows in zip(self.uids, batch.columns, strict=True):
-            if rows.null_count:
-                rows = rows.filter(rows.is_valid())
-            if len(rows):
-                yield uid, pa.RecordBatch.from_struct_array(rows)
 
 
 class United:
@@ -73,7 +43,8 @@ class United:
     def layout(self) -> Layout:
         """The places of the sinks' rows in the stream."""
         columns = self._lone_rows.columns if len(self._uids) == 1 else ()
-        return Layout(self._uids, tuple(columns))
+        types = (column.dataType.simpleString() for column in self.stream.schema)
+        return Layout(self._uids, tuple(columns), tuple(types))
 
     @cached_property
     def _lone_rows(self) -> DataFrame:

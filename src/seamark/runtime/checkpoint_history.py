@@ -1,19 +1,23 @@
 """Opens the directory of a job run by another process, and reads its checkpoint history.
 
-Starts Spark only if the storage is not on a local disk.
+Starts Spark only for a store that has no client without a JVM.
 """
 
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from pyspark import SparkContext
+
 from seamark.api.declarations import SPARK_DIRECTORY
+from seamark.checkpoint.batch_log import BELOW_CHECKPOINT
 from seamark.checkpoint.envelope import open_envelope
-from seamark.checkpoint.files_deadline import open_local
+from seamark.checkpoint.lineages import lineage_directory, lineages_of
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.file_systems.location import local_of
+from seamark.files import Directory, open_without_spark
+from seamark.files.deadline import open_local, with_deadlines
+from seamark.files.location import local_of
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.hadoop_files import open_files
@@ -21,11 +25,28 @@ from seamark.runtime.session import spark_session
 
 
 def jobs_in(storage: str) -> list[str]:
-    """Return the jobs with checkpoints in `storage`; makes no directory."""
+    """Return the directories of the jobs with checkpoints in `storage`; makes none. A query of
+    ``format("seamark")`` may have its own in its checkpoint location."""
     if not exists(storage):
         return []
     root = open_storage(storage)
-    return sorted(name for name in root.list("") if root.exists(f"{name}/job.json"))
+    places = ((name, f"{name}/{BELOW_CHECKPOINT}") for name in root.list(""))
+    found = (next((at for at in each if root.exists(f"{at}/job.json")), "") for each in places)
+    return sorted(filter(None, found))
+
+
+def lineages_in(storage: str, job: str) -> list[str]:
+    """Return the directories in `storage` of the lineages of a job, given its own directory there.
+    The last one goes on under the job's name; the others are superseded. Makes no directory."""
+    if not exists(f"{storage}/{job}"):
+        return [job]
+    chain = lineages_of(open_storage(f"{storage}/{job}"))
+    return [f"{job}/{lineage_directory(number)}".rstrip("/") for number in chain]
+
+
+def current_directory(storage: str, job: str) -> str:
+    """Return the directory, in `storage`, of the lineage that goes on under the job's name."""
+    return lineages_in(storage, job)[-1]
 
 
 def exists(uri: str) -> bool:
@@ -35,18 +56,23 @@ def exists(uri: str) -> bool:
 
 
 def read_history(storage: str, job: str) -> CheckpointingStatistics:
-    """Return the history of one of `jobs_in(storage)`."""
+    """Return the history of a lineage of a job: of one of `lineages_in(storage, …)`."""
     return StatisticsStore(open_storage(f"{storage}/{job}")).read()
 
 
-def open_storage(uri: str) -> CheckpointFiles:
-    """Return the files of a directory; a local one needs no Spark."""
+def open_storage(uri: str) -> Directory:
+    """Return the files of a directory: through Spark's JVM if this process has one, or if the store
+    has no client without."""
     local = local_of(uri)
-    return open_local(local) if local is not None else open_files(spark_session("seamark"), uri)
+    if local is not None:
+        return open_local(local)
+    if SparkContext._active_spark_context is None and (found := open_without_spark(uri)):
+        return with_deadlines(found)
+    return open_files(spark_session("seamark"), uri)
 
 
 def open_store(
-    open_files: Callable[[str], CheckpointFiles], directory: str, new: str = SPARK_DIRECTORY
+    open_files: Callable[[str], Directory], directory: str, new: str = SPARK_DIRECTORY
 ) -> CheckpointStore:
     """Open a job's directory, a URI. Its job.json names the path of the Spark checkpoint location
     below it; `new` is that path for a directory without a readable job.json."""

@@ -21,7 +21,8 @@ def needs_driver(where: str) -> ConfigurationError:
             FindingCode.SC005,
             where,
             "this is Spark Connect, and Seamark works inside of Spark's driver",
-            "run the program there: with python or spark-submit, without "
+            'write it with df.writeStream.format("seamark") (docs/data-source.md); or run the '
+            "program where the driver is: with python or spark-submit, without "
             "SparkSession.builder.remote, SPARK_REMOTE and spark.api.mode=connect",
         )
     )

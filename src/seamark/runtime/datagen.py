@@ -30,6 +30,7 @@ from seamark.runtime.spark_versions import (
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
+    register_source,
 )
 
 FORMAT = "seamark-datagen"
@@ -41,7 +42,7 @@ _ALPHABET = np.frombuffer(
 
 def register(spark: SparkSession) -> None:
     """Register the format with `spark`. Called before each reader is made; idempotent."""
-    spark.dataSource.register(DatagenDataSource)
+    register_source(spark, DatagenDataSource)
 
 
 def rows(

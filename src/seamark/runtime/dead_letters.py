@@ -21,6 +21,10 @@ from seamark.model.schema import quoted
 
 _ARROW = {"string": pa.string(), "bigint": pa.int64()}
 _SCHEMA = pa.schema([(column.name, _ARROW[column.type]) for column in DEAD_LETTER_SCHEMA])
+# Not of Python values: each worker would import pandas for it.
+NO_LETTERS = pa.RecordBatch.from_arrays(
+    [pa.nulls(0, kind) for kind in _SCHEMA.types], schema=_SCHEMA
+)
 
 
 def dead_letters(
@@ -57,16 +61,16 @@ def check_takes_dead_letters(sink: TwoPhaseCommitSink[Any], uid: str) -> None:
     """Raise ConfigurationError if `sink` cannot take the dead letters of the sink `uid`."""
     try:
         if isinstance(sink, DeadLetterFormat):
-            sink.from_dead_letters(pa.RecordBatch.from_pylist([], schema=_SCHEMA))
+            sink.from_dead_letters(NO_LETTERS)
             return
-        found = list(sink.select_expressions(DEAD_LETTER_SCHEMA))
+        columns = list(sink.select_expressions(DEAD_LETTER_SCHEMA))
     except ConfigurationError as error:
         raise ConfigurationError(f"dead letters of sink {uid!r}: {error}") from error
-    if found not in ([quoted(c.name) for c in DEAD_LETTER_SCHEMA], list(_SCHEMA.names)):
+    if columns not in ([quoted(c.name) for c in DEAD_LETTER_SCHEMA], list(_SCHEMA.names)):
         raise ConfigurationError(
             f"dead letters of sink {uid!r}: {sink.describe()} would have Spark compute its columns "
-            f"({', '.join(found)}), but dead letters do not come from Spark; give another sink, or "
-            f"give {type(sink).__name__} the method from_dead_letters"
+            f"({', '.join(columns)}), but dead letters do not come from Spark; give another sink, "
+            f"or give {type(sink).__name__} the method from_dead_letters"
         )
 
 

@@ -7,11 +7,13 @@ Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhap
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    CharType,
     DataType,
     DateType,
     DecimalType,
@@ -21,6 +23,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VarcharType,
 )
 
 from seamark.api.checks import one_of
@@ -52,6 +55,10 @@ _ROUNDED = (
 would read as a double."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a long value that a change has left as it was."""
+_PLACEHOLDERS = (_PLACEHOLDER, "b68a35a7-17ad-35b3-af2a-ae46edb4545a")
+"""The same as a text, and in an array of UUIDs: Java's `UUID.nameUUIDFromBytes` of it."""
+_NUMBERS = ",".join(map(str, _PLACEHOLDER.encode()))
+"""The same in an array of numbers, dates or times: its bytes."""
 
 
 def debezium(
@@ -97,7 +104,14 @@ def debezium(
             f"sm.debezium: op is {op!r}; give a name that no column of the schema has"
         )
     units = _checked_units(numeric_timestamps, columns)
-    change = _changes(df, columns, keys)
+    try:
+        change = _changes(df, columns, keys)
+    except AnalysisException as error:
+        said = str(error).strip().splitlines()[0]
+        raise ConfigurationError(
+            f"sm.debezium: schema is {columns.simpleString()}, which Spark cannot read from JSON: "
+            f"{said}"
+        ) from None
     deleted, unread, values = F.col("op") == "d", F.col("unread"), {}
     for number, field in enumerate(columns):
         kind, raw = field.dataType, F.col(f"_{number}")
@@ -183,7 +197,9 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
         fields_of.alias("types"),
     )  # fmt: skip
     row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
-    unread = ~F.col("is_read") | change["op"].isNull()
+    # An update without its row, as of MongoDB's connector, would write nulls over the values.
+    is_empty = change["op"].isin(*_OPS) & (change["op"] != "d") & row.isNull()
+    unread = ~F.col("is_read") | change["op"].isNull() | is_empty
     records = records.select(
         "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types"
     )
@@ -223,6 +239,8 @@ def _raw(kind: DataType) -> DataType:
             return StructType([StructField(f.name, _raw(f.dataType), f.nullable) for f in kind])
         case DateType() | TimestampType() | TimestampNTZType() | DecimalType():
             return StringType()
+        case CharType() | VarcharType():  # Spark's from_json refuses them
+            return StringType()
     return kind
 
 
@@ -235,7 +253,8 @@ def _value(
     match kind:
         case ArrayType():
             value = F.transform(raw, lambda one: _value(kind.elementType, one, type_))
-            return F.when(_filled(raw) == _filled(value), value)
+            is_left = F.concat_ws(",", raw.cast("array<string>")) == _NUMBERS
+            return F.when((_filled(raw) == _filled(value)) & ~is_left, value)
         case MapType():
             value = F.transform_values(raw, lambda _, one: _value(kind.valueType, one, type_))
             return F.when(_filled(F.map_values(raw)) == _filled(F.map_values(value)), value)
@@ -246,8 +265,8 @@ def _value(
                 held &= raw[field.name].isNull() | value.isNotNull()
                 fields.append(value.alias(field.name))
             return F.when(held, F.struct(*fields))
-        case StringType() | BinaryType():
-            return F.when(raw.cast("string") != _PLACEHOLDER, raw)
+        case StringType() | CharType() | VarcharType() | BinaryType():
+            return F.when(~raw.cast("string").isin(*_PLACEHOLDERS), raw)
         case DecimalType():
             return _decimal(kind, raw, type_)
         case DateType() | TimestampType() | TimestampNTZType():

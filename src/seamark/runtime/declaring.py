@@ -11,11 +11,13 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
 from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.contracts.source import DecodedSource
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
 from seamark.model.schema import Column
 from seamark.runtime.connect import require_classic
 from seamark.runtime.dead_letters import check_takes_dead_letters
+from seamark.runtime.decoded import decoded
 from seamark.runtime.process import interruptible
 from seamark.runtime.session import require_format, spark_schema, spark_session
 
@@ -57,6 +59,8 @@ def declare_source(
     except (ParseException, AnalysisException) as error:
         said = str(error).strip().splitlines()[0]
         raise ConfigurationError(f"source {uid!r}: {source.describe()}: {said}") from None
+    if isinstance(source, DecodedSource) and (decoder := source.create_decoder()) is not None:
+        read = decoded(read, decoder)
     made = DeclaredSource(uid, source.describe(), source.replayable, source.bounded, read, source)
     return made, secrets_in([source, dict(reader.options)])
 

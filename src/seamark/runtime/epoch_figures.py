@@ -11,12 +11,8 @@
 Names may have a unique id after V (``V_<id>.delta``, Spark's state format 2).
 """  # noqa: E501 - a table
 
-import io
 import json
-import re
 import time
-import zipfile
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,103 +20,69 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
+from seamark.checkpoint.spark_files import StateTree, zip_references
 from seamark.checkpoint.statistics import EpochFigures, OperatorFigures
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.rates import OFFSETS_BEHIND, WATERMARK
 from seamark.runtime.operator_uids import OperatorUids
 
-_FILE = re.compile(
-    r"state/(\d+)/(\d+)(?:/([^/]+))?/(\d+)(?:_[^./]+)?\.(delta|snapshot|zip|changelog)"
-)
-_PATTERNS = ("state/*/*/*", "state/*/*/*/*")  # joins have several stores to a partition
+REPORT_PATIENCE_S = 1.0
+"""How long to wait for Spark's report of an epoch, once the epoch is decided."""
 
 Sizes = dict[int, dict[int, tuple[int, int]]]
 """By operator and partition: bytes uploaded by the epoch, bytes read by a restore of it."""
-_Store = tuple[int, int, str]
 
 
 class StateSizes:
     """Sizes of the state below one Spark checkpoint location. Remembers the zips it has read."""
 
-    def __init__(self, files: CheckpointFiles) -> None:
+    def __init__(self, files: Directory) -> None:
         self._files = files
         self._named: dict[str, Mapping[str, int]] = {}
 
     def of(self, epochs: Sequence[int]) -> dict[int, Sizes]:
-        """Return the sizes of each of the epochs, from one listing."""
-        stores: dict[_Store, dict[int, dict[str, tuple[str, int]]]] = defaultdict(dict)
-        listed = self._files.sizes(*_PATTERNS)
-        for path, size in listed.items():
-            if match := _FILE.fullmatch(path):
-                store = (int(match[1]), int(match[2]), match[3] or "")
-                stores[store].setdefault(int(match[4]), {})[match[5]] = (path, size)
-        self._named = {path: named for path, named in self._named.items() if path in listed}
-        return {epoch: self._at(stores, epoch + 1) for epoch in epochs}
+        """Return the sizes of each of the epochs, from one listing. Of several attempts at a
+        version one counts."""
+        tree = StateTree.read(self._files)
+        for versions in tree.stores.values():
+            for found in versions.values():
+                found[:] = {file.kind: file for file in found}.values()
+        self._named = {path: named for path, named in self._named.items() if path in tree.sizes}
+        return {epoch: self._at(tree, epoch + 1) for epoch in epochs}
 
-    def _at(
-        self, stores: Mapping[_Store, Mapping[int, Mapping[str, tuple[str, int]]]], version: int
-    ) -> Sizes:
+    def _at(self, tree: StateTree, version: int) -> Sizes:
         sizes: Sizes = {}
-        for (operator, partition, _), versions in stores.items():
-            new, full = self._of_store(versions, version)
+        for store in tree.stores:
+            operator, partition = map(int, store.split("/")[:2])
             parts = sizes.setdefault(operator, {})
-            before = parts.get(partition, (0, 0))
-            parts[partition] = (before[0] + new, before[1] + full)
+            new, full = parts.get(partition, (0, 0))
+            needed = [p for p in tree.chain(store, version)[0] if not p.endswith(".crc")]
+            full += sum(tree.sizes[path] + sum(self._names(path).values()) for path in needed)
+            parts[partition] = (new + self._uploaded(tree, store, version), full)
         return sizes
 
-    def _of_store(
-        self, versions: Mapping[int, Mapping[str, tuple[str, int]]], version: int
-    ) -> tuple[int, int]:
-        known = sorted(v for v in versions if v <= version)
-        whole = [v for v in known if not versions[v].keys().isdisjoint(("snapshot", "zip"))]
-        full, base = 0, -1
-        if whole:
-            base = whole[-1]
-            full = self._whole(versions[base])
-        full += sum(_changes(versions[v]) for v in known if v > base)
-        at = versions.get(version, {})
+    def _uploaded(self, tree: StateTree, store: str, version: int) -> int:
+        versions = tree.stores[store]
+        at = {file.kind: file.name for file in versions.get(version, ())}
         if "zip" not in at or "changelog" in at:
-            return _changes(at), full
-        named = self._names(at["zip"][0])
-        before = [v for v in whole[:-1] if "zip" in versions[v]]
-        older = self._names(versions[before[-1]]["zip"][0]) if before else {}
-        new = sum(size for name, size in named.items() if name not in older)
-        return at["zip"][1] + new, full
-
-    def _whole(self, at: Mapping[str, tuple[str, int]]) -> int:
-        if "snapshot" in at:
-            return at["snapshot"][1]
-        path, size = at["zip"]
-        return size + sum(self._names(path).values())
+            return sum(tree.sizes[at[kind]] for kind in ("delta", "changelog") if kind in at)
+        zips = {v: f.name for v, found in versions.items() for f in found if f.kind == "zip"}
+        before = max((v for v in zips if v < version), default=None)
+        older = {} if before is None else self._names(zips[before])
+        named = self._names(at["zip"]).items()
+        return tree.sizes[at["zip"]] + sum(size for name, size in named if name not in older)
 
     def _names(self, path: str) -> Mapping[str, int]:
-        """Return the files named by a zip of RocksDB's, with their bytes."""
+        """Return the files named by a zip of RocksDB's, with their bytes; none of another file."""
+        if not path.endswith(".zip"):
+            return {}
         if path not in self._named:
             try:
-                self._named[path] = _named_in(self._files.read(path))
+                named = zip_references(self._files, path)
+                self._named[path] = {name: size or 0 for name, size in named}
             except FileNotFoundError:  # deleted since it was listed: too old to matter
                 return {}
         return self._named[path]
-
-
-def _changes(at: Mapping[str, tuple[str, int]]) -> int:
-    return sum(at[kind][1] for kind in ("delta", "changelog") if kind in at)
-
-
-def _named_in(data: bytes) -> Mapping[str, int]:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        _, body = archive.read("metadata").decode().split("\n", 1)
-    metadata = json.loads(body)
-    return {
-        entry.get("dfsSstFileName") or entry.get("dfsLogFileName") or entry["localFileName"]: int(
-            entry["sizeBytes"]
-        )
-        for entry in [*metadata.get("sstFiles", []), *metadata.get("logFiles", [])]
-    }
-
-
-REPORT_PATIENCE_S = 1.0
-"""How long to wait for Spark's report of an epoch, once the epoch is decided."""
 
 
 @dataclass(eq=False)
@@ -128,8 +90,8 @@ class SparkFigures:
     """Measures one query's epochs. `records` is the job's directory, `spark` its Spark checkpoint
     location; `query` returns the query once it runs."""
 
-    records: CheckpointFiles
-    spark: CheckpointFiles
+    records: Directory
+    spark: Directory
     uids: OperatorUids
     query: Callable[[], StreamingQuery | None]
 
@@ -158,7 +120,7 @@ class SparkFigures:
         if query is None:
             return {}
         deadline = time.monotonic() + REPORT_PATIENCE_S
-        found: dict[int, dict[str, Any]] = {}
+        reports: dict[int, dict[str, Any]] = {}
         while True:
             recent = query._jsq.recentProgress()
             for index in range(len(recent) - 1, -1, -1):
@@ -166,18 +128,18 @@ class SparkFigures:
                 epoch = int(report.batchId())
                 if epoch < min(epochs):
                     break
-                if epoch in epochs and epoch not in found:
+                if epoch in epochs and epoch not in reports:
                     body = json.loads(report.json())
                     if "addBatch" in body["durationMs"]:  # else the report of an idle trigger
-                        found[epoch] = body
-            if max(epochs) in found or not query.isActive or time.monotonic() > deadline:
-                return found
+                        reports[epoch] = body
+            if max(epochs) in reports or not query.isActive or time.monotonic() > deadline:
+                return reports
             time.sleep(0.05)
 
     def _record_bytes(self, epoch: int) -> int:
-        ours = self.records.sizes(f"epochs/{epoch}/*")
-        sparks = self.spark.sizes(f"offsets/{epoch}", f"commits/{epoch}", f"sources/*/{epoch}")
-        return sum(ours.values()) + sum(sparks.values())
+        ours = self.records.tree(f"epochs/{epoch}")
+        logs = ["offsets", "commits", *(f"sources/{name}" for name in self.spark.list("sources"))]
+        return sum(ours.values()) + sum(self.spark.size(f"{log}/{epoch}") or 0 for log in logs)
 
     def _sources(self, report: Mapping[str, Any]) -> Sequence[OperatorFigures]:
         return [
@@ -186,7 +148,11 @@ class SparkFigures:
                 kind="source",
                 name=source["description"],
                 rows=source["numInputRows"],
-                metrics={**_whole_numbers(source.get("metrics") or {}), **_behind(source)},
+                metrics={
+                    **_whole_numbers(source.get("metrics") or {}),
+                    **_behind(source),
+                    **_watermark(report),  # Spark has one for all sources, the least
+                },
             )
             for index, source in enumerate(report.get("sources", ()))
         ]
@@ -230,16 +196,16 @@ def _watermark(report: Mapping[str, Any]) -> dict[str, int]:
     text = (report.get("eventTime") or {}).get("watermark")
     if text is None:
         return {}
-    found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))  # Python 3.10 reads no Z
-    watermark_ms = round(found.timestamp() * 1e3)
+    at = datetime.fromisoformat(str(text).replace("Z", "+00:00"))  # Python 3.10 reads no Z
+    watermark_ms = round(at.timestamp() * 1e3)
     return {WATERMARK: watermark_ms} if watermark_ms > 0 else {}
 
 
 def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:
-    found = {}
+    numbers = {}
     for name, value in metrics.items():
         try:
-            found[name] = round(float(value))
+            numbers[name] = round(float(value))
         except (TypeError, ValueError, OverflowError):  # a text, or no number yet
             continue
-    return found
+    return numbers

@@ -27,15 +27,26 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.config import CheckpointConfig
-from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState, Stage
+from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState, Lane, Stage
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.model.errors import UserError
-from seamark.runtime.branches import Layout
+from seamark.runtime.gathering import FewerTasks
 from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.in_flight import FIRST_SLICE_ROWS, Deadline
 from seamark.runtime.java.compiled import loaded_class
-from seamark.runtime.pre_commit import EpochTasks, LaneTasks, Order, run_tasks
+from seamark.runtime.pre_commit import LaneTasks, Order, run_tasks
+from seamark.runtime.task_attempt import EpochTasks
 
+log = logging.getLogger(__name__)
+
+FIRST_ROWS = 10_000
+"""The rows that each source gives to a job's first epoch: nothing is known of its sinks' pace."""
+FILL = 0.98
+"""The rows that an epoch gets, with the rows left to it, as a part of those that it can write. Rows
+that wait cost the next epoch a Spark job before its own; a sink that slows down leaves some."""
+GROWTH = 1.25
+"""What an epoch can write, as a multiple of the rows that it has all written after its deadline."""
+_NO_LIMIT = -1
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NO_BYTES_LIMIT = 2**31 - 1
@@ -78,18 +89,6 @@ def _bytes(session: SparkSession, text: str) -> int:
     """Read ``64MB`` or ``67108864b`` as Spark does."""
     assert session._jvm is not None
     return int(session._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
-
-
-log = logging.getLogger(__name__)
-
-FIRST_ROWS = 10_000
-"""The rows that each source gives to a job's first epoch: nothing is known of its sinks' pace."""
-FILL = 0.98
-"""The rows that an epoch gets, with the rows left to it, as a part of those that it can write. Rows
-that wait cost the next epoch a Spark job before its own; a sink that slows down leaves some."""
-GROWTH = 1.25
-"""What an epoch can write, as a multiple of the rows that it has all written after its deadline."""
-_NO_LIMIT = -1
 
 
 class EpochWork:
@@ -147,20 +146,23 @@ class EpochWork:
         """Start the Python workers before the time of a run's first epoch begins: it takes seconds,
         and an epoch must not consist of nothing else."""
         if self._unaligned and not self._warm:
-            empty = [()] * session.sparkContext.defaultParallelism
-            self._lanes.run(session, self._tasks.layout, empty, order)
+            empty: tuple[Lane, ...] = ((),) * session.sparkContext.defaultParallelism
+            layout = self._tasks.layout
+            self._lanes.run(session, Stage(layout.uids, layout.columns, empty), order)
         self._warm = True
 
     def run(
-        self, frame: DataFrame, order: Order, state: ChannelState
+        self, frame: DataFrame, order: Order, state: ChannelState, fewer: FewerTasks
     ) -> tuple[list[TaskReport], ChannelState]:
-        """Run an epoch's tasks. Return the reports of the winning attempts, and the rows left."""
+        """Run an epoch's tasks. Return the reports of the winning attempts, and the rows left.
+        `fewer` is for epochs without channel state: the sources of others are held by what so many
+        tasks can write."""
         if not order.write:
             if state.rows:
                 log.warning("epoch %d skips %d rows of channel state", order.epoch, state.rows)
             return run_tasks(frame, order), NO_CHANNEL_STATE
         if not (self._unaligned or state.stages):
-            return run_tasks(frame, order), NO_CHANNEL_STATE
+            return run_tasks(frame, order, fewer), NO_CHANNEL_STATE
         begun_s = time.monotonic()
         aligned = bool(self._aligning) or not self._unaligned
         timeout_s = math.inf if aligned else self._timeout_s
@@ -171,7 +173,9 @@ class EpochWork:
         own = run_tasks(frame, replace(order, first_partition=len(reports), deadline=deadline))
         lanes = tuple(task.in_flight for task in sorted(own, key=lambda task: task.partition))
         layout = self._tasks.layout
-        left = ChannelState.of([*stages, Stage(layout.uids, layout.columns, lanes)])
+        processes = tuple(self._tasks.processes)
+        own_left = Stage(layout.uids, layout.columns, lanes, processes, layout.types)
+        left = ChannelState.of([*stages, own_left])
         if not aligned:
             self._learn([*reports, *own], left, time.monotonic() - begun_s)
         return [*reports, *own], left
@@ -185,9 +189,8 @@ class EpochWork:
         stages = list(state.stages)
         while stages and (not reports or time.monotonic() < end_s):
             stage = stages[0]
-            layout = Layout(stage.uids, stage.columns)
             first = replace(order, first_partition=len(reports))
-            done = self._lanes.run(session, layout, stage.lanes, first)
+            done = self._lanes.run(session, stage, first)
             reports += done
             left = ChannelState.of([replace(stage, lanes=tuple(task.in_flight for task in done))])
             stages[:1] = left.stages
@@ -206,7 +209,9 @@ class EpochWork:
                 self._capacity = done
         else:
             share = self._timeout_s / took_s
-            self._capacity = max(self._capacity, done * (share if share > 1 else GROWTH))
+            # A part of one row is none: two more, or it would stay at one for ever.
+            more = max(done * (share if share > 1 else GROWTH), done + 2)
+            self._capacity = max(self._capacity, more)
 
     def limit_intake(self, left: ChannelState) -> None:
         """Set what the sources give to the next epoch, which begins with the rows left, those of

@@ -37,14 +37,6 @@ from seamark.model.errors import (
     WatermarkLostError,
 )
 
-
-class Verdict(Enum):
-    """The consequence of a failure outside checkpoints."""
-
-    RESTARTABLE = "the restart strategy decides"
-    FATAL = "the job ends"
-
-
 _FATAL = (
     DrainedError,
     FencedError,
@@ -66,6 +58,13 @@ _SPARK_WRITES = re.compile(
 )
 _ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
 _REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
+
+
+class Verdict(Enum):
+    """The consequence of a failure outside checkpoints."""
+
+    RESTARTABLE = "the restart strategy decides"
+    FATAL = "the job ends"
 
 
 def judge(error: BaseException, *, first_start: bool) -> "Verdict | CheckpointFailureReason":
@@ -97,8 +96,8 @@ def reason_of(error: BaseException) -> str:
     """Return the root cause in one line, for people."""
     if isinstance(error, PySparkException):
         trace = _trace(error)
-        found = _PRE_COMMIT.search(trace)
-        return found[1] if found else _root(trace) or str(error).splitlines()[0]
+        pre_commit = _PRE_COMMIT.search(trace)
+        return pre_commit[1] if pre_commit else _root(trace) or str(error).splitlines()[0]
     return f"{error}" or type(error).__name__
 
 
@@ -108,8 +107,8 @@ def _trace(error: PySparkException) -> str:
 
 
 def _root(trace: str) -> str:
-    found = _ROOT_CAUSE.findall(trace)
-    return found[-1] if found else ""
+    causes = _ROOT_CAUSE.findall(trace)
+    return causes[-1] if causes else ""
 
 
 class CheckpointFailureReason(Enum):

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from seamark.api.declarations import JobDeclaration
+from seamark.contracts.spool import SpooledSink
 
 _DESCRIPTION = "spark.job.description"
 OF_THE_STREAM = ("sql.streaming.queryId", _DESCRIPTION)
@@ -26,6 +27,17 @@ _calling = threading.local()
 def is_called_by(declared: JobDeclaration) -> bool:
     """Return whether a function of this very job has called: it must not wait for the job's end."""
     return getattr(_calling, "declared", None) is declared
+
+
+def function_sessions(
+    spark: SparkSession, started: Any, declared: JobDeclaration, stream: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the sessions, by uid, of the sinks that send their rows at the commit."""
+    return {
+        uid: FunctionSession(spark, started, declared, stream).entered
+        for uid, one in declared.sinks.items()
+        if isinstance(one.sink, SpooledSink)
+    }
 
 
 class FunctionSession:

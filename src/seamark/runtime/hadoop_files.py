@@ -1,11 +1,10 @@
-"""`CheckpointFiles` on every Hadoop file system but the local (`checkpoint/local_files.py`).
+"""`Directory` on every Hadoop file system but the local (`files/local.py`), by the driver's JVM.
 
 Exclusive create is a conditional write on ``s3a:`` and ``gs:``. Elsewhere it is a rename without
 overwriting; on HDFS the NameNode does this rename in one step. docs/operations/storage.md has the
 table, and `checkpoint/storage_check.py` tries it out at each start.
 """
 
-import builtins
 import functools
 import re
 import secrets
@@ -22,10 +21,10 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.files_deadline import open_local, with_deadlines
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.file_systems import HadoopSettings
-from seamark.file_systems.location import local_of
+from seamark.files import Directory, HadoopSettings
+from seamark.files.deadline import open_local, with_deadlines
+from seamark.files.directory import visible
+from seamark.files.location import local_of
 from seamark.model.errors import CorruptRecordError, PreflightError
 from seamark.model.ignored import ignored
 from seamark.runtime.session import require_storage
@@ -58,7 +57,7 @@ _LISTED_FILE = re.compile(rf"{_PATH}false; length=(\d+);")
 """Matches any entry (`_LISTED`), or a file, in the text of Hadoop's FileStatus."""
 
 
-def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> CheckpointFiles:
+def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Directory:
     """Return the files below `uri`, a URI valid as Spark's checkpoint location.
 
     Makes a missing local directory, unless `make` is False. Sends no request to any other store
@@ -143,6 +142,14 @@ class HadoopFiles:
         with _os_errors(f"{self.uri}/{path}"):
             return bool(self._files.exists(self._path(path)))
 
+    def size(self, path: str) -> int | None:
+        """Return a file's bytes."""
+        try:
+            with _os_errors(f"{self.uri}/{path}"):
+                return int(self._files.getFileStatus(self._path(path)).getLen())
+        except FileNotFoundError:
+            return None
+
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, without hidden and temporary ones."""
         try:
@@ -150,32 +157,13 @@ class HadoopFiles:
                 found = self._files.listStatus(self._path(path))
         except FileNotFoundError:
             return []
-        names = [path.rsplit("/", 1)[-1] for path in _LISTED.findall(self._text(found))]
-        return [name for name in names if not name.startswith(".")]
+        return visible(path.rpartition("/")[2] for path in _LISTED.findall(self._text(found)))
 
-    def sizes(self, *patterns: str) -> dict[str, int]:
-        """Return the files that match any of the patterns, with their sizes in bytes.
-
-        A pattern of several levels is answered from a listing of the whole tree. This takes by far
-        the fewest requests on an object store: one for a thousand files, in however many
-        directories.
-        """
-        trees = {pattern.split("/*", 1)[0] for pattern in patterns if pattern.count("*") > 1}
-        listed = [self._tree(tree) for tree in trees]
-        for pattern in patterns:
-            if pattern.count("*") < 2:
-                below = self._jvm.org.apache.hadoop.fs.Path(f"{_literal(self.uri)}/{pattern}")
-                with _os_errors(f"{self.uri}/{pattern}"):
-                    found = self._files.globStatus(below)
-                listed.append(self._text(found))
-        root = self._top()
-        wanted = re.compile("|".join(re.escape(p).replace(r"\*", "[^/]*") for p in patterns))
-        sizes = {}
-        for path, length in _LISTED_FILE.findall("".join(listed)):
-            name = _below_host(path)[len(root) :]
-            if wanted.fullmatch(name) and not name.rsplit("/", 1)[-1].startswith("."):
-                sizes[name] = int(length)
-        return sizes
+    def tree(self, path: str = "") -> dict[str, int]:
+        """Return every file below `path`, hidden ones too."""
+        top = len(_below_host(str(self._files.makeQualified(self._path("")))).rstrip("/")) + 1
+        found = _LISTED_FILE.findall(self._tree(path))
+        return {_below_host(name)[top:]: int(length) for name, length in found}
 
     def _tree(self, path: str) -> str:
         """List all files below a directory, as one text."""
@@ -194,11 +182,6 @@ class HadoopFiles:
         """Delete a file or directory; a missing one is fine."""
         with _os_errors(f"{self.uri}/{path}"):
             self._files.delete(self._path(path), True)
-
-    def tree(self) -> builtins.list[str]:
-        """Return every file below the directory, hidden ones too."""
-        top = len(self._top())
-        return [_below_host(path)[top:] for path, _ in _LISTED_FILE.findall(self._tree(""))]
 
     def remove(self, path: str) -> None:
         """Delete one file."""
@@ -220,10 +203,6 @@ class HadoopFiles:
                 name = error.java_exception.getClass().getSimpleName()
                 if "NotEmpty" not in name:  # Google's connector has an exception of its own
                     raise
-
-    def _top(self) -> str:
-        """Return the path of the directory, with a slash, as listings give it."""
-        return _below_host(str(self._files.makeQualified(self._path("")))).rstrip("/") + "/"
 
     def _text(self, statuses: Any) -> str:
         """Return the text of an array of FileStatus in one call: a call into the JVM for each file
@@ -314,11 +293,6 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{path}" if path else self.uri)
 
 
-def _literal(uri: str) -> str:
-    """Escape a URI to stand for itself in a glob."""
-    return re.sub(r"([\\*?\[\]{}])", r"\\\1", uri)
-
-
 def _below_host(path: str) -> str:
     """Return the path in the text of Hadoop's `Path.toString`, which encodes nothing."""
     return re.sub(r"^[^:/]+:(//[^/]*)?", "", path)
@@ -380,7 +354,7 @@ _PREFIXES = ("fs.", "dfs.", "hadoop.security.")
 def hadoop_settings(spark: SparkSession) -> HadoopSettings:
     """Return the session's file system settings: from ``core-site.xml``, ``hdfs-site.xml``,
     ``spark.hadoop.*`` and the session's own configuration, but not Hadoop's own defaults. Workers
-    have no JVM to ask; they need these settings to reach HDFS and S3 (`file_systems/`)."""
+    have no JVM to ask; they need these settings to reach HDFS and S3 (`files/`)."""
     jvm = spark._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     # One call for all of them: each call into the JVM takes a third of a millisecond.

@@ -24,7 +24,7 @@ from seamark.checkpoint.task_reports import KeyedFigures
 from seamark.model.errors import StateWrittenTwiceError
 from seamark.runtime.keyed_operator import DEADLINE, QUERY, WATERMARKS, InFlight
 from seamark.runtime.keyed_process import DeclaredKeyed
-from seamark.runtime.plans import name_of, nodes
+from seamark.runtime.plans import nodes
 
 
 class KeyedEpochs:
@@ -100,22 +100,24 @@ class KeyedEpochs:
             for uid, report in reports.items()
         }
         execution = find_execution()
-        plan = list(nodes(execution.executedPlan()))
+        plan = execution.executedPlan()
         if self._held:
             now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())
             self._hold_all(epoch, now_ms, plan, reports)
         return _written_state(plan)
 
     def _hold_all(
-        self, epoch: int, now_ms: int, plan: Sequence[Any], reports: Mapping[str, InFlight]
+        self, epoch: int, now_ms: int, plan: Any, reports: Mapping[str, InFlight]
     ) -> None:
-        told = {uid: report.watermark_ms for uid, report in reports.items()}
-        self._watermarks.update({uid: ms for uid, ms in told.items() if ms is not None})
+        known = {uid: report.watermark_ms for uid, report in reports.items()}
+        self._watermarks.update({uid: ms for uid, ms in known.items() if ms is not None})
         hold_ms = min(held.after(epoch, reports[uid], now_ms) for uid, held in self._held.items())
         if hold_ms == math.inf and not self._holding:
             return
+        watermarks = nodes(plan, "EventTimeWatermarkExec")
         processed = [r.newest_ms for r in reports.values() if r.newest_ms is not None]
-        watermarks = [n for n in plan if name_of(n) == "EventTimeWatermarkExec"]
+        if len(watermarks) > 1:  # whose rows they were is not known: another's would become late
+            processed.clear()
         if self._holding and self._places != len(watermarks):
             # The plan has got or lost a watermark since: each would go on from another's time.
             self._newest_ms.clear()
@@ -144,14 +146,14 @@ class Held:
     def __init__(self) -> None:
         self._oldest_ms: dict[int, float] = {}
 
-    def after(self, epoch: int, told: InFlight, unknown_ms: int) -> float:
+    def after(self, epoch: int, report: InFlight, unknown_ms: int) -> float:
         """Return the event time of the oldest row that waits after `epoch`: infinity if there is
         none, `unknown_ms` if the rows of an earlier run wait."""
-        if told.stored_new_rows:
-            self._oldest_ms[epoch] = math.inf if told.oldest_ms is None else told.oldest_ms
-        first = min(told.waiting, default=epoch + 1)
+        if report.stored_new_rows:
+            self._oldest_ms[epoch] = math.inf if report.oldest_ms is None else report.oldest_ms
+        first = min(report.waiting, default=epoch + 1)
         self._oldest_ms = {e: ms for e, ms in self._oldest_ms.items() if e >= first}
-        if told.waiting and first not in self._oldest_ms:
+        if report.waiting and first not in self._oldest_ms:
             return unknown_ms
         return min(self._oldest_ms.values(), default=math.inf)
 
@@ -161,22 +163,20 @@ def _figures(report: InFlight, waited: int) -> KeyedFigures:
     return KeyedFigures(report.processed_bytes, waiting if report.waiting else 0)
 
 
-def _written_state(plan: Sequence[Any]) -> dict[str, Any]:
+def _written_state(plan: Any) -> dict[str, Any]:
     """Return an id of the state that an epoch's tasks have written; {} in Spark's checkpoint format
     1, which has none. Raises StateWrittenTwiceError."""
     written: dict[str, Any] = {}
-    for node in plan:
-        if name_of(node).startswith("TransformWithState"):
-            told, state = node.checkpointInfoAccumulator().value(), node.getStateInfo()
-            if told.size() > state.numPartitions():
-                raise StateWrittenTwiceError(
-                    f"Spark ran {told.size()} tasks of a keyed function with "
-                    f"{state.numPartitions()} partitions: an executor has died, or a task was "
-                    "slow, and its copy may have ended the epoch at another row. The epoch fails, "
-                    "and nothing is lost: it runs again at the next start, or at a restart by "
-                    "CheckpointConfig(restart_strategy=...)"
-                )
-            if told.size() and not written:
-                store = f"{state.operatorId()}/{told.get(0).partitionId()}"
-                written = {"store": store, "id": told.get(0).stateStoreCkptId().get()[0]}
+    for node in nodes(plan, "TransformWithState"):
+        tasks, state = node.checkpointInfoAccumulator().value(), node.getStateInfo()
+        if tasks.size() > state.numPartitions():
+            raise StateWrittenTwiceError(
+                f"Spark ran {tasks.size()} tasks of a keyed function with {state.numPartitions()} "
+                "partitions: an executor has died, or a task was slow, and its copy may have ended "
+                "the epoch at another row. The epoch fails, and nothing is lost: it runs again at "
+                "the next start, or at a restart by CheckpointConfig(restart_strategy=...)"
+            )
+        if tasks.size() and not written:
+            store = f"{state.operatorId()}/{tasks.get(0).partitionId()}"
+            written = {"store": store, "id": tasks.get(0).stateStoreCkptId().get()[0]}
     return {"state": written} if written else {}

@@ -16,7 +16,7 @@ from seamark.checkpoint.channel_state import Lane, Segment
 from seamark.contracts import spool
 from seamark.contracts.sink import WriterContext
 from seamark.contracts.spool import SpoolWriter
-from seamark.file_systems import HadoopSettings, open_directory
+from seamark.files import HadoopSettings, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import CorruptRecordError
 

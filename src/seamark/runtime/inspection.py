@@ -11,11 +11,11 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from seamark.api.declarations import JobDeclaration
-from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.checkpointed_job import transaction_scope
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.sink import InspectedSink, SinkContext
 from seamark.contracts.source import InspectedSource
+from seamark.files.deadline import CallHangsError, call_within
 from seamark.model.errors import ConfigurationError, MissingDependencyError, SeamarkError, UserError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.job_graph import JobGraph
@@ -39,7 +39,7 @@ def scope_findings(declared: JobDeclaration) -> Iterator[Finding]:
         try:
             sink.sink.check_transaction_scope(context)
         except ConfigurationError as error:
-            yield error.finding or _told(FindingCode.SK004, f"sink `{uid}`", error)
+            yield error.finding or _finding_in(FindingCode.SK004, f"sink `{uid}`", error)
 
 
 def server_findings(
@@ -82,16 +82,16 @@ def _looked(subject: str, look: Callable[[], Sequence[Finding]]) -> Sequence[Fin
     except MissingDependencyError:
         raise
     except UserError as error:
-        return [error.finding or _told(FindingCode.SV002, subject, error)]
+        return [error.finding or _finding_in(FindingCode.SV002, subject, error)]
     except CallHangsError:
-        found = f"its system has not answered within {LOOK_S:g} s"
-        return [Finding(FindingCode.SV001, subject, found, "see whether it is well")]
+        fault = f"its system has not answered within {LOOK_S:g} s"
+        return [Finding(FindingCode.SV001, subject, fault, "see whether it is well")]
 
 
-def _told(code: FindingCode, subject: str, error: UserError) -> Finding:
+def _finding_in(code: FindingCode, subject: str, error: UserError) -> Finding:
     """Return the finding in a message: the part after the last semicolon is the remedy."""
-    found, _, remedy = str(error).removeprefix(f"{subject}: ").rpartition("; ")
-    return Finding(code, subject, found or remedy, remedy if found else "see the message")
+    fault, _, remedy = str(error).removeprefix(f"{subject}: ").rpartition("; ")
+    return Finding(code, subject, fault or remedy, remedy if fault else "see the message")
 
 
 def _job_id(spark: SparkSession, directory: str) -> str:

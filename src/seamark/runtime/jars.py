@@ -22,7 +22,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
@@ -50,9 +50,9 @@ _log = logging.getLogger(__name__)
 class Request:
     """A request to Maven.
 
-    `artifacts` are `group:artifact:version[:classifier]`. `transitive` adds their run-time
-    dependencies, but for `excludes` (`group:artifact`, or `group:*`). `remark` explains an unusual
-    choice in the log.
+    `artifacts` are `group:artifact:version[:classifier[@ext]]`; they are jars unless `ext` says.
+    `transitive` adds their run-time dependencies, but for `excludes` (`group:artifact`, or
+    `group:*`). `remark` explains an unusual choice in the log.
     """
 
     artifacts: tuple[str, ...]
@@ -74,23 +74,23 @@ def find_java() -> Path:
     Raises `MissingDependencyError`, in one line, when there is none or it is older than Java 17.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    java = shutil.which("java", path=str(Path(home, "bin")) if home else None)
     remedy = f"install a Java {MINIMUM_JAVA} runtime, or set JAVA_HOME to one"
-    if found is None:
+    if java is None:
         where = f"in JAVA_HOME={home}" if home else "on PATH, and JAVA_HOME is not set"
         raise MissingDependencyError(f"no java {where}; {remedy}")
     try:
         answer = subprocess.run(
-            [found, "-version"], capture_output=True, text=True, timeout=60, check=False
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingDependencyError(f"{found} does not run ({error}); {remedy}") from error
+        raise MissingDependencyError(f"{java} does not run ({error}); {remedy}") from error
     version = re.search(r'version "(?:1\.)?(\d+)', answer)
     if version is None:
-        raise MissingDependencyError(f"{found} names no version ({answer.strip()!r}); {remedy}")
+        raise MissingDependencyError(f"{java} names no version ({answer.strip()!r}); {remedy}")
     if int(version[1]) < MINIMUM_JAVA:
-        raise MissingDependencyError(f"{found} is Java {version[1]}, too old; {remedy}")
-    return Path(found)
+        raise MissingDependencyError(f"{java} is Java {version[1]}, too old; {remedy}")
+    return Path(java)
 
 
 def spark_version() -> str:
@@ -123,7 +123,7 @@ def require_pyspark() -> None:
     if spec_of("pandas") is None:
         raise MissingDependencyError(
             "PySpark's mapInArrow needs pandas in the driver, and it is not installed; "
-            "pip install 'pandas>=2.2,<3'"
+            "pip install 'pandas>=2.2'"
         )
 
 
@@ -237,15 +237,22 @@ def resolve(name: str, *requests: Request) -> list[Path]:
     has worked, better requests are not tried again; delete the set's directory to try anew. Safe
     against concurrent calls of other processes, and against being killed in the middle.
 
-    Raises `MissingDependencyError` with Ivy's reason when no request can be fetched.
+    Raises `MissingDependencyError` with Ivy's reason when no request can be fetched, or if the
+    cache cannot be written.
     """
     target = cache_directory("jars") / name
     jars = _complete(target)
     if jars is None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.with_name(f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            jars = _complete(target) or _fetch(target, requests)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.with_name(f"{name}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                jars = _complete(target) or _fetch(target, requests)
+        except OSError as error:
+            raise MissingDependencyError(
+                f"jars of {name} cannot be kept in {target.parent}: {error.strerror or error}; "
+                "make it writable for this user, or set XDG_CACHE_HOME to a directory that is"
+            ) from error
     remark = json.loads((target / _MARKER).read_text())["remark"]
     if remark:
         _log.warning("%s: %s", name, remark)
@@ -266,7 +273,7 @@ def _fetch(target: Path, requests: Sequence[Request]) -> list[Path]:
             if reason:
                 _log.info("not to be had: %s", reason)
                 continue
-            sizes = {jar.name: jar.stat().st_size for jar in sorted(partial.glob("*.jar"))}
+            sizes = {jar.name: jar.stat().st_size for jar in sorted(_fetched(partial))}
             record = {"artifacts": request.artifacts, "remark": request.remark, "jars": sizes}
             (partial / _MARKER).write_text(json.dumps(record, indent=1))
             partial.chmod(0o755)
@@ -281,14 +288,19 @@ def _fetch(target: Path, requests: Sequence[Request]) -> list[Path]:
     )
 
 
+def _fetched(directory: Path) -> Iterator[Path]:
+    return (file for file in directory.iterdir() if file.suffix in (".jar", ".gz"))
+
+
 def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
     """Fetch `request` into `directory`; return "", or the reason of the failure in one line."""
     dependencies = ""
     for artifact in request.artifacts:
         group, module, version, *classified = artifact.split(":")
         chosen = "".join(
-            f'<artifact name={quoteattr(module)} type="jar" m:classifier={quoteattr(classifier)}/>'
-            for classifier in classified
+            f'<artifact name={quoteattr(module)} type="{ext or "jar"}" ext="{ext or "jar"}" '
+            f"m:classifier={quoteattr(classifier)}/>"
+            for classifier, _, ext in (one.partition("@") for one in classified)
         )
         dependencies += (
             f"<dependency org={quoteattr(group)} name={quoteattr(module)} rev={quoteattr(version)}"
@@ -325,7 +337,7 @@ def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
             shutil.rmtree(scratch, ignore_errors=True)
         log.seek(0)
         report = log.read().decode(errors="replace")
-    if code == 0 and any(directory.glob("*.jar")):
+    if code == 0 and any(_fetched(directory)):
         return ""
     # Keep the cause from Ivy's long report: missing artifacts, or the server's error.
     causes = re.findall(
@@ -347,10 +359,10 @@ def _complete(directory: Path) -> list[Path] | None:
 
 
 def _pyspark_directory() -> Path:
-    found = spec_of("pyspark")
-    if found is None or not found.origin:
+    spec = spec_of("pyspark")
+    if spec is None or not spec.origin:
         raise MissingDependencyError(NO_PYSPARK)
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def pyspark_jars() -> Path:

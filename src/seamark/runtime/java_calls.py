@@ -14,16 +14,16 @@ def java_class(jvm: Any, name: str) -> Any:
 
 def java_list(jvm: Any, items: Iterable[Any]) -> Any:
     """Return a new ``java.util.ArrayList`` of the items."""
-    found = java_class(jvm, "java.util.ArrayList")()
+    made = java_class(jvm, "java.util.ArrayList")()
     for item in items:
-        found.add(item)
-    return found
+        made.add(item)
+    return made
 
 
-def items_of(found: Any) -> list[Any]:
+def items_of(java_list: Any) -> list[Any]:
     """Return the items of a ``java.util.List``. py4j's own iteration ends with an exception;
     PySpark then asks Java so much about it that every loop takes 15 ms."""
-    return [found.get(number) for number in range(found.size())]
+    return [java_list.get(number) for number in range(java_list.size())]
 
 
 def root_cause(error: BaseException) -> str:

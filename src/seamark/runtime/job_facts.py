@@ -14,24 +14,24 @@ from seamark.api.config import CheckpointMode
 from seamark.api.declarations import DeclaredSink, DeclaredSource, JobDeclaration
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.contracts.places import kafka_topic
-from seamark.file_systems.location import local_of
+from seamark.contracts.source import PlacedSource
+from seamark.files.location import local_of
 from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import JobFacts, OperatorPart, OtherJob, SinkPart, SourcePart
 from seamark.model.errors import SeamarkError
 from seamark.model.findings import FindingCode, heaviest_first
 from seamark.model.guarantee import SinkWay
 from seamark.model.job_graph import JobGraph
-from seamark.runtime.checkpoint_history import jobs_in
+from seamark.runtime.checkpoint_history import current_directory, jobs_in
 from seamark.runtime.inspection import scope_findings
 from seamark.runtime.kafka_topics import kafka_options, subscription
+from seamark.runtime.listing import newest_execution
 from seamark.runtime.plan_functions import epoch_time_functions, python_functions, varying_functions
-from seamark.runtime.registry import newest_execution
+from seamark.runtime.planned_query import LEAVES_ONCE
 from seamark.runtime.session import is_local
 
 log = logging.getLogger(__name__)
 
-_ONCE = ("Deduplicate", "DeduplicateWithinWatermark", "Join", "GlobalLimit")
-"""Stateful operators that a row leaves once in every output mode."""
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -39,8 +39,8 @@ def job_report(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) -
     """Return the job's guarantees, and the findings on its declaration. Spark analyses the sinks'
     plans for it; no server is asked."""
     report = analyse(job_facts(declared, graph, spark))
-    found = heaviest_first((*report.findings, *scope_findings(declared)))
-    return replace(report, findings=found)
+    findings = heaviest_first((*report.findings, *scope_findings(declared)))
+    return replace(report, findings=findings)
 
 
 def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) -> JobFacts:
@@ -55,7 +55,7 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
                 part.id,
                 f"stateful operator ({part.name})",
                 named=part.has_uid,
-                repeats=part.name not in _ONCE,
+                repeats=part.name not in LEAVES_ONCE,
             )
             for part in graph.vertices
             if part.kind == "operator"
@@ -77,7 +77,8 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
 def _source_part(source: DeclaredSource) -> SourcePart:
     options = kafka_options(source.dataframe)
     if options is None:
-        return SourcePart(source.uid, source.description, source.replayable)
+        places = source.source.places if isinstance(source.source, PlacedSource) else ()
+        return SourcePart(source.uid, source.description, source.replayable, places=tuple(places))
     servers = options.get("kafka.bootstrap.servers", "")
     reading = subscription(options)
     return SourcePart(
@@ -127,15 +128,16 @@ def upstream(graph: JobGraph, uid: str) -> tuple[str, ...] | None:
 def other_jobs(storage: str, directory: str) -> list[OtherJob]:
     """Return the storage's jobs in other directories without a recorded end, as far as they can be
     read."""
-    found = []
+    others = []
     try:
         for other in jobs_in(storage):
-            execution = newest_execution(storage, other) if other != directory else None
+            at = current_directory(storage, other)
+            execution = newest_execution(storage, at) if other != directory else None
             if execution is not None and execution.end is None:
-                found.append(_other_job(other, execution.start.pages.get("guarantees", {})))
+                others.append(_other_job(other, execution.start.pages.get("guarantees", {})))
     except (SeamarkError, OSError, TypeError, KeyError, AttributeError) as error:
         log.info("the other jobs of %s are not looked at: %s", storage, error)
-    return found
+    return others
 
 
 def _other_job(name: str, page: Mapping[str, Any]) -> OtherJob:
@@ -147,12 +149,12 @@ def _other_job(name: str, page: Mapping[str, Any]) -> OtherJob:
     }
     return OtherJob(
         name,
-        frozenset(p for (kind, _), found in places.items() if kind == "sink" for p in found),
+        frozenset(p for (kind, _), of_part in places.items() if kind == "sink" for p in of_part),
         frozenset(
             place
-            for (kind, uid), found in places.items()
+            for (kind, uid), of_part in places.items()
             if kind == "source" and f"source `{uid}`" in careless
-            for place in found
+            for place in of_part
         ),
     )
 

@@ -123,8 +123,8 @@ class _Flow:
 
     def into(self, operator: int | None, branch: int) -> tuple[str, ...]:
         """Return the ids of the parts next to an operator, or to the sinks of a branch."""
-        found = [p for p in self._parts if p.above == operator and p.branch == branch]
-        return tuple(dict.fromkeys(self._vertex(part) for part in found))
+        parts = [p for p in self._parts if p.above == operator and p.branch == branch]
+        return tuple(dict.fromkeys(self._vertex(part) for part in parts))
 
     def _vertex(self, part: PlannedPart) -> str:
         uids, number = self._uids, part.number

@@ -23,9 +23,25 @@ from seamark.checkpoint.transactions import JobTransactions, OpenTransaction
 from seamark.model.errors import SeamarkError, UserError
 from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.verdicts import DriverState
+from seamark.runtime.checkpoint_history import current_directory
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.log_redaction import RedactedLog, job_redactor
 from seamark.runtime.registry import driver_state
+
+
+def checkpointed_job(
+    spark: SparkSession, declared: JobDeclaration, store: CheckpointStore, **of_the_run: Any
+) -> CheckpointedJob:
+    """Return a declared job with its records in `store`; `of_the_run` are further fields."""
+    return CheckpointedJob(
+        declared.name,
+        {uid: sink.sink for uid, sink in declared.sinks.items()},
+        store,
+        declared.checkpoint,
+        {uid: sink.schema for uid, sink in declared.sinks.items()},
+        hadoop_settings(spark),
+        **of_the_run,
+    )
 
 
 def job_transactions(
@@ -41,16 +57,8 @@ def job_transactions(
         open_files(spark, directory, make=False),
         open_files(spark, declared.below(directory), make=False),
     )
-    job = CheckpointedJob(
-        declared.name,
-        {uid: declaration.sink for uid, declaration in declared.sinks.items()},
-        store,
-        declared.checkpoint,
-        {sink.uid: sink.schema for sink in declared.sinks.values()},
-        hadoop_settings(spark),
-    )
     return JobTransactions(
-        job,
+        checkpointed_job(spark, declared, store),
         lambda: driver(store),
         lambda uri: open_files(spark, uri, make=False),
         settled_below,
@@ -92,8 +100,8 @@ def answer_request(
             if asked["verb"] == "audit":
                 answer = {"job": declared.name, **audit(asked)}
             else:
-                directory = f"{storage}/{declared.directory}"
-                driver = partial(driver_state, storage, declared.directory)
+                at = current_directory(storage, declared.directory)
+                directory, driver = f"{storage}/{at}", partial(driver_state, storage, at)
                 with job_transactions(spark, declared, directory, driver) as transactions:
                     answer = {"job": declared.name, **_answer(transactions, asked)}
         except SeamarkError as error:
@@ -115,6 +123,6 @@ def _answer(transactions: JobTransactions, asked: dict[str, Any]) -> dict[str, A
     return _rows(transactions.list())
 
 
-def _rows(found: Iterable[OpenTransaction]) -> dict[str, Any]:
+def _rows(transactions: Iterable[OpenTransaction]) -> dict[str, Any]:
     now = time.time()
-    return {"transactions": [one.to_json(now) for one in found]}
+    return {"transactions": [one.to_json(now) for one in transactions]}

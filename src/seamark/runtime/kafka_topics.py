@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from seamark.checkpoint.spark_files import not_its_own
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.planned_query import sources_of
@@ -66,12 +67,12 @@ def subscription(options: Mapping[str, str], jvm: Any = None) -> Subscription:
 
 def find_subscriptions(plan: JobPlan) -> Mapping[str, Subscription]:
     """Return the subscription of each Kafka source of a query, by uid."""
-    found = {}
+    subscriptions = {}
     for number, leaf in enumerate(plan.query.leaves):
         options = _options(leaf)
         if options is not None and not options.keys().isdisjoint(_OPTIONS):
-            found[plan.uids.of_source(number)] = subscription(options, plan.spark._jvm)
-    return found
+            subscriptions[plan.uids.of_source(number)] = subscription(options, plan.spark._jvm)
+    return subscriptions
 
 
 def left_behind(
@@ -90,23 +91,26 @@ def left_behind(
     )
 
 
-def topics_left(
+def unfit_offsets(
     job: str, offsets: Sequence[Any], uids: OperatorUids, reading: Mapping[str, Subscription]
 ) -> list[str]:
-    """Return a sentence, with a remedy, for each Kafka source that no longer reads a topic of its
-    offsets. Called for a job that goes on by Spark's numbers. `offsets` are the lines of its offset
-    log; a line is None for a source that has not begun."""
-    found = []
+    """Return a sentence, with a remedy, for each source of another kind than its offset, or that no
+    longer reads a topic of its offsets. Called for a job that goes on by Spark's numbers. `offsets`
+    are the lines of its offset log; a line is None for a source that has not begun."""
+    problems = []
     for uid, number in uids.source_numbers().items():
         line = uids.source_lines.index(number)
-        now = reading.get(uid)
-        if now is None or not now.fails_on_data_loss or line >= len(offsets):
+        now, offset = reading.get(uid), offsets[line] if line < len(offsets) else None
+        if clause := not_its_own(uid, offset, "", uids.source_kinds.get(uid, "")):
+            problems.append(f"{clause}; read the same as before, or begin another checkpoint")
             continue
-        if left := left_behind(uid, offsets[line] or {}, now):
+        if now is None or not now.fails_on_data_loss:
+            continue
+        if left := left_behind(uid, offset or {}, now):
             clause, rename = left
-            found.append(
+            problems.append(
                 f"{clause}; Spark would take what is in it for lost. Read it again, or say in a "
-                "savepoint that it was renamed, and restore that into a job of another name: "
+                "savepoint that it was renamed, and restore that: "
                 f"{rename} --to NEWPATH {job}"
             )
-    return found
+    return problems

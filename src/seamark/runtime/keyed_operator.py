@@ -21,9 +21,10 @@ their key.
 import contextlib
 import json
 import math
+import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
@@ -56,6 +57,7 @@ seconds, and an epoch must not consist of nothing else."""
 
 _FIRST_TURN = -(2**62)
 _CHUNK_BITS = 24
+_ZONE = re.compile(r"(, tz)=[^\]]*")
 
 
 def epoch_of(turn: int) -> int:
@@ -91,16 +93,14 @@ class InFlight:
         self.oldest_ms = _known(min, self.oldest_ms, other.oldest_ms)
         self.newest_ms = _known(max, self.newest_ms, other.newest_ms)
         self.stored_new_rows |= other.stored_new_rows
-        self.stored_rows += other.stored_rows
-        self.stored_bytes += other.stored_bytes
-        self.processed_rows += other.processed_rows
-        self.processed_bytes += other.processed_bytes
+        for sum_ in ("stored_rows", "stored_bytes", "processed_rows", "processed_bytes"):
+            setattr(self, sum_, getattr(self, sum_) + getattr(other, sum_))
         return self
 
 
 def _known(choose: Callable[..., int], *values: int | None) -> int | None:
-    found = [value for value in values if value is not None]
-    return choose(found) if found else None
+    known = [value for value in values if value is not None]
+    return choose(known) if known else None
 
 
 Reports = dict[str, InFlight]
@@ -116,8 +116,8 @@ class ReportsParam(AccumulatorParam[Reports]):  # type: ignore[misc]
 
     def addInPlace(self, value1: Reports, value2: Reports) -> Reports:  # noqa: N802 - Spark's
         """Add `value2` to `value1`."""
-        for query, told in value2.items():
-            value1.setdefault(query, InFlight()).add(told)
+        for query, figures in value2.items():
+            value1.setdefault(query, InFlight()).add(figures)
         return value1
 
 
@@ -183,7 +183,7 @@ def _own(name: str) -> str:
 class _Context:
     """See `KeyedContext`. The key's timers are read once per turn."""
 
-    def __init__(self, handle: Any, gone: set[tuple[Any, int]]) -> None:
+    def __init__(self, handle: Any, gone: set[tuple[str, int]]) -> None:
         self._handle = handle
         self._gone = gone
         self._timers: set[int] | None = None
@@ -207,7 +207,7 @@ class _Context:
                 f"timer of key {tuple(self.key)!r} is at {timestamp_ms!r}; give whole milliseconds "
                 "since 1970"
             )
-        self._gone.discard((self.key, timestamp_ms))
+        self._gone.discard((repr(self.key), timestamp_ms))
         if timestamp_ms not in self.timers:  # Spark would log a warning
             self._handle.registerTimer(timestamp_ms)
             self.timers.add(timestamp_ms)
@@ -216,7 +216,7 @@ class _Context:
         if timestamp_ms in self.timers:
             self._handle.deleteTimer(timestamp_ms)
             self.timers.remove(timestamp_ms)
-            self._gone.add((self.key, timestamp_ms))
+            self._gone.add((repr(self.key), timestamp_ms))
 
     def list_timers(self) -> list[int]:
         return sorted(self.timers)
@@ -231,14 +231,16 @@ class _Cut(NamedTuple):
 
 class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     """Spark's processor for the function with this uid. `input_schema` has the columns of the
-    input, `output` the names of the results'; `event_time` is the input's column with the
-    watermark, "" in time mode ``"ProcessingTime"``. `report`: the tasks' figures."""
+    input, `keys` the names of those that make a key, `output` the names of the results';
+    `event_time` is the input's column with the watermark, "" in time mode ``"ProcessingTime"``.
+    `report`: the tasks' figures."""
 
     def __init__(
         self,
         uid: str,
         function: KeyedProcessFunction,
         input_schema: pa.Schema,
+        keys: Sequence[str],
         output: tuple[str, ...],
         event_time: str,
         report: Accumulator[Reports],
@@ -246,6 +248,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._uid = uid
         self._function = function
         self._schema = input_schema
+        self._key_types = [input_schema.field(name).type for name in keys]
         self._input = tuple(input_schema.names)
         self._output = output
         self._event_time = self._input.index(event_time) if event_time else -1
@@ -258,10 +261,11 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._handle = handle
         self._in_flight = handle.getMapState(IN_FLIGHT, "turn LONG", "due LONG, rows BINARY")
         self._values: list[_Values] = []
-        self._gone: set[tuple[Any, int]] = set()
+        # By the key's text: a key may be a struct, which has no hash, or NaN, which equals nothing.
+        self._gone: set[tuple[str, int]] = set()
         self._context = _Context(handle, self._gone)
         self._function.open(_Handle(handle, self._values))
-        self._told = InFlight()
+        self._figures = InFlight()
         self._processed = self._turns = 0
         self._chunk_rows = min(_FIRST_CHUNK_ROWS, CHUNK_ROWS)
         self._row, self._result = Row(*self._input), Row(*self._output)
@@ -310,7 +314,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def close(self) -> None:
         """Tell the driver; called at the end of a task, and of a look at the state's schemas."""
         if self._in_task:
-            self._report.add({self._query: self._told})
+            self._report.add({self._query: self._figures})
             self._function.close()
 
     # --- the order of turns and timers
@@ -326,9 +330,10 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def _next_timer(self, iterator_id: str, expiry_ms: int) -> tuple[Any, int, bool]:
         """Return the next expired timer that Spark is to call; in place of the client's method."""
         if self._event_time >= 0:
-            self._told.watermark_ms = expiry_ms
+            self._figures.watermark_ms = expiry_ms
         while True:
-            key, timer, last = self._next_expired(iterator_id, expiry_ms)
+            stored, timer, last = self._next_expired(iterator_id, expiry_ms)
+            key = tuple(map(_as_in_rows, stored, self._key_types))
             if self._is_called(key, timer):
                 return key, timer, last
             if last:
@@ -339,9 +344,9 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
             if late := self._late():
                 self._count_waiting(timer)
             return not late
-        if (key, timer) in self._gone:
+        if (repr(key), timer) in self._gone:
             return False
-        if self._event_time < 0 or not self._told.waiting:
+        if self._event_time < 0 or not self._figures.waiting:
             return True
         self._client.set_implicit_key(key)
         return not self._waits()
@@ -385,10 +390,18 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
 
     def _results(self, results: Iterable[Any] | None) -> Iterator[Any]:
         for result in results or ():
-            if isinstance(result, dict) or hasattr(result, "__fields__"):
-                yield self._result(*(result[name] for name in self._output))
+            named = result.asDict() if hasattr(result, "__fields__") else result
+            if isinstance(named, dict):
+                values = [named[name] for name in self._output if name in named]
             else:
-                yield self._result(*result)
+                values = [] if isinstance(result, str | bytes) else list(result)
+            if len(values) != len(self._output):  # Spark would take null for a missing one
+                raise ValueError(
+                    f"keyed_process {self._uid!r}: the function gave a {type(result).__name__} "
+                    f"with {len(values)} values for the {len(self._output)} columns of "
+                    f"output_schema ({', '.join(self._output)}); give each, None for null"
+                )
+            yield self._result(*values)
 
     def _store(self, rows: Iterator[Any], cut: _Cut | None = None) -> None:
         """Store rows as chunks of the current key; the rest of a chunk that is cut goes just
@@ -400,9 +413,9 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
                 turn, due_ms = number + 2 ** (_CHUNK_BITS - 1) + self._turns, self._due_before_ms
                 self._turns += 1
                 if self._event_time >= 0:
-                    self._told.stored_new_rows = True
+                    self._figures.stored_new_rows = True
                     times = map(self._event_ms, chunk)
-                    self._told.oldest_ms = _known(min, self._told.oldest_ms, *times)
+                    self._figures.oldest_ms = _known(min, self._figures.oldest_ms, *times)
             else:
                 turn, due_ms = cut.turn - 1, cut.due_ms
                 self._count_waiting(turn)  # Spark's iterator began before it
@@ -411,23 +424,25 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
             self._chunk_rows = max(1, min(fitting, _GROWTH * self._chunk_rows, CHUNK_ROWS))
             self._in_flight.updateValue((turn,), (due_ms, packed))
             self._handle.registerTimer(turn)
-            self._told.stored_rows += len(chunk)
-            self._told.stored_bytes += len(packed)
+            self._figures.stored_rows += len(chunk)
+            self._figures.stored_bytes += len(packed)
 
     def _take(self, turn: int) -> tuple[int, list[Any]]:
         """Return the watermark before a chunk's arrival and its rows, and remove the chunk."""
         due_ms, packed = self._in_flight.getValue((turn,))
         self._in_flight.removeKey((turn,))
         rows = self._unpack(packed)
-        self._told.processed_rows += len(rows)
-        self._told.processed_bytes += len(packed)
+        self._figures.processed_rows += len(rows)
+        self._figures.processed_bytes += len(packed)
         if self._event_time >= 0:
-            self._told.newest_ms = _known(max, self._told.newest_ms, *map(self._event_ms, rows))
+            self._figures.newest_ms = _known(
+                max, self._figures.newest_ms, *map(self._event_ms, rows)
+            )
         return due_ms, rows
 
     def _count_waiting(self, turn: int) -> None:
         epoch = epoch_of(turn)
-        self._told.waiting[epoch] = self._told.waiting.get(epoch, 0) + 1
+        self._figures.waiting[epoch] = self._figures.waiting.get(epoch, 0) + 1
 
     def _pack(self, rows: list[Any]) -> bytes:
         """Return rows as an Arrow IPC stream (docs/FORMAT.md)."""
@@ -443,12 +458,14 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def _unpack(self, packed: bytes) -> list[Any]:
         with pa.ipc.open_stream(packed) as stream:
             table = stream.read_all()
-        if table.schema != self._schema:
+        if _zoneless(table.schema) != _zoneless(self._schema):
             raise ValueError(
                 f"rows in flight have the columns {_columns(table.schema)}, the operator's input "
                 f"has {_columns(self._schema)}; let the job process them with its former program "
                 "first: run it until its checkpoints have no in-flight rows"
             )
+        if table.schema != self._schema:  # the session's time zone may be another one by now
+            table = table.cast(self._schema)
         columns = [column.to_pylist() for column in table.columns]
         return [self._row(*values) for values in zip(*columns, strict=True)]
 
@@ -468,3 +485,19 @@ def _end_s(deadline: str | None) -> float:
 
 def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in schema)
+
+
+def _zoneless(schema: pa.Schema) -> str:
+    return _ZONE.sub(r"\1", _columns(schema))
+
+
+def _as_in_rows(value: Any, kind: pa.DataType) -> Any:
+    """Return a key's value, as Spark reads it from its state, as rows have it: a timestamp comes as
+    this machine's local time without a zone, a struct as a `Row`."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {part.name: _as_in_rows(value[n], part.type) for n, part in enumerate(kind)}
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.scalar(value.astimezone(), kind).as_py()
+    return bytes(value) if pa.types.is_binary(kind) else value

@@ -5,6 +5,7 @@ in its own plan: the operator's output columns carry a mark, taken off by a proj
 """
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.connect import require_classic
 from seamark.runtime.keyed_operator import KeyedOperator, Reports, ReportsParam
 from seamark.runtime.planned_query import name_part
-from seamark.runtime.plans import analysed, children, items, name_of
+from seamark.runtime.plans import analysed, items, nodes
 from seamark.runtime.session import is_local
 from seamark.runtime.spark_versions import arrow_schema, has_zoned_arrow
 from seamark.runtime.state_backend import FORMAT, PROVIDER, backend_of
@@ -32,16 +33,20 @@ from seamark.runtime.state_backend import FORMAT, PROVIDER, backend_of
 TIME_MODES = ("ProcessingTime", "EventTime")
 _MARK = "seamark.keyed_process"
 _DELAY = "spark.watermarkDelayMs"
+_ZONE = "spark.sql.session.timeZone"
+_NO_KEY = re.compile(r'(?:^|"type":)"(?:array|map|variant)"')  # in the JSON of a type
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
 class DeclaredKeyed:
-    """One keyed operator: its uid, its DataFrame, and what its tasks tell the driver."""
+    """One keyed operator: its uid, its DataFrame, the time zone of its rows' timestamps, and what
+    its tasks tell the driver."""
 
     uid: str
     dataframe: DataFrame
     event_time: bool
+    zone: str
     report: Accumulator[Reports]
 
 
@@ -90,11 +95,12 @@ def keyed_process(
     event_time = _event_time(df, what) if time_mode == "EventTime" else ""
     output = _output(df, output_schema, what)
     spark = df.sparkSession
+    zone = str(spark.conf.get(_ZONE))
     # In a batch Spark looks for the coordinator of state stores that only a query's manager starts.
     spark.streams.active  # noqa: B018
     report = spark.sparkContext.accumulator({}, ReportsParam())
     operator = KeyedOperator(
-        uid, processor, _arrow(df, what), tuple(output.names), event_time, report
+        uid, processor, _arrow(df, zone, what), names, tuple(output.names), event_time, report
     )
     mark = f"{uid}/{next(_numbers)}"
     marked = StructType.fromJson(output.jsonValue())
@@ -102,7 +108,7 @@ def keyed_process(
         column.metadata = {**column.metadata, _MARK: mark}
     grouped = df.groupBy(*(_quoted(name) for name in names))
     rows = grouped.transformWithState(operator, marked, "append", time_mode)
-    _declared[mark] = DeclaredKeyed(uid, rows, bool(event_time), report)
+    _declared[mark] = DeclaredKeyed(uid, rows, bool(event_time), zone, report)
     return rows.select(
         *(F.col(_quoted(c.name)).alias(c.name, metadata=dict(c.metadata)) for c in output)
     )
@@ -119,15 +125,21 @@ def _keys(df: DataFrame, keys: Any, what: str) -> list[str]:
         )
     if len({*names}) < len(names) or len({*df.columns}) < len(df.columns):
         raise ConfigurationError(f"{what}: a column comes twice; give each a name of its own")
+    for name in names:
+        if _NO_KEY.search((kind := df.schema[name].dataType).json()):
+            raise ConfigurationError(
+                f"{what}: key {name!r} is {kind.simpleString()}, and Spark takes no array, map or "
+                f"variant in a key to a task's Python; make a text of it before, to_json({name})"
+            )
     return names
 
 
 def _require_function(processor: Any, what: str) -> None:
     if not isinstance(processor, KeyedProcessFunction):
-        found = processor.__name__ if isinstance(processor, type) else type(processor).__name__
-        hint = f"; give an object, {found}()" if isinstance(processor, type) else ""
+        name = processor.__name__ if isinstance(processor, type) else type(processor).__name__
+        hint = f"; give an object, {name}()" if isinstance(processor, type) else ""
         raise ConfigurationError(
-            f"{what}: processor is {found}, found no object of a class derived from "
+            f"{what}: processor is {name}, found no object of a class derived from "
             f"sm.KeyedProcessFunction{hint}"
         )
     try:
@@ -143,10 +155,10 @@ def _event_time(df: DataFrame, what: str) -> str:
     """Return the name of the column that has the watermark."""
     marked = [column for column in df.schema if _DELAY in column.metadata]
     if len(marked) != 1 or not isinstance(marked[0].dataType, TimestampType):
-        found = ", ".join(f"{c.name} {c.dataType.simpleString()}" for c in marked) or "none"
+        columns = ", ".join(f"{c.name} {c.dataType.simpleString()}" for c in marked) or "none"
         raise ConfigurationError(
             f'{what}: time_mode is "EventTime", which needs one TIMESTAMP column with a watermark '
-            f"in the DataFrame; found {found}. Call df.withWatermark(column, delay) before"
+            f"in the DataFrame; found {columns}. Call df.withWatermark(column, delay) before"
         )
     return str(marked[0].name)
 
@@ -168,8 +180,7 @@ def _output(df: DataFrame, schema: Any, what: str) -> StructType:
     return schema
 
 
-def _arrow(df: DataFrame, what: str) -> Any:
-    zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
+def _arrow(df: DataFrame, zone: str, what: str) -> Any:
     try:
         return arrow_schema(df.schema, zone)
     except PySparkException as error:
@@ -186,18 +197,12 @@ def _quoted(name: str) -> str:
 # --- in a job
 
 
-def keyed_in(plans: Sequence[Any]) -> dict[str, DeclaredKeyed]:
-    """Return the keyed operators in analysed plans, by their marks."""
-    return {mark: _declared[mark] for plan in plans for mark in _marks(plan) if mark in _declared}
-
-
-def _marks(node: Any) -> Iterator[str]:
-    if name_of(node).startswith("TransformWithState"):
+def _marks(plan: Any) -> Iterator[str]:
+    """Yield the marks of the keyed operators in an analysed plan."""
+    for node in nodes(plan, "TransformWithState"):
         metadata = next(items(node.output())).metadata()
         if metadata.contains(_MARK):
             yield str(metadata.getString(_MARK))
-    for child in children(node):
-        yield from _marks(child)
 
 
 def claim_keyed(declared: JobDeclaration) -> list[DeclaredKeyed]:
@@ -205,14 +210,15 @@ def claim_keyed(declared: JobDeclaration) -> list[DeclaredKeyed]:
     when the job's plan is made. Raises ConfigurationError if another part has such a uid."""
     if not _declared:
         return []
-    plans = [analysed(s.dataframe) for s in declared.sinks.values() if not s.dead_letters_of]
-    found = list(keyed_in(plans).values())
-    for one in found:
+    sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
+    marks = dict.fromkeys(mark for sink in sinks for mark in _marks(analysed(sink.dataframe)))
+    keyed = [_declared[mark] for mark in marks if mark in _declared]
+    for one in keyed:
         if declared.operators.get(one.uid) is not one.dataframe:
             declared.claim_uid(one.uid, "a keyed_process")
             declared.operators[one.uid] = one.dataframe
             name_part(one.dataframe, declared.key, one.uid, source=False)
-    return found
+    return keyed
 
 
 def check_keyed(
@@ -222,10 +228,17 @@ def check_keyed(
     `conf` returns Spark's settings for the query. Called before a run writes anything."""
     for one in keyed:
         what = f"Job {declared.name!r}: keyed_process {one.uid!r}"
-        if (found := backend_of(str(conf(PROVIDER)))) != StateBackend.ROCKSDB.value:
+        if (backend := backend_of(str(conf(PROVIDER)))) != StateBackend.ROCKSDB.value:
             raise ConfigurationError(
-                f"{what} needs CheckpointConfig(state_backend='rocksdb'), found {found!r}; Spark "
+                f"{what} needs CheckpointConfig(state_backend='rocksdb'), found {backend!r}; Spark "
                 "keeps its kind of state in RocksDB alone"
+            )
+        zone = conf(_ZONE) or str(one.dataframe.sparkSession.conf.get(_ZONE))  # or Java's own
+        if zone != one.zone:
+            raise ConfigurationError(
+                f"{what} was made when {_ZONE} was {one.zone!r}, and it is {zone!r} now: rows that "
+                "wait would come with timestamps in another zone than rows that do not. Set it "
+                "before keyed_process"
             )
         if declared.bounded and not one.event_time:
             raise ConfigurationError(

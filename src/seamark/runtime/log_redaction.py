@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from seamark.api.declarations import JobDeclaration
-from seamark.file_systems.location import Location
+from seamark.files.location import Location
 from seamark.model.redaction import Redactor, secrets_in
 
 _lock = threading.Lock()
@@ -78,5 +78,5 @@ def job_redactor(
     names = (declared.name, *declared.sources, *declared.operators, *declared.sinks, host, at.path)
     settings = dict(spark.sparkContext.getConf().getAll())
     sinks = [declaration.sink for declaration in declared.sinks.values()]
-    found = secrets_in([sinks, settings, dict(os.environ)])
-    return Redactor(found.union(more_secrets), names)
+    secrets = secrets_in([sinks, settings, dict(os.environ)])
+    return Redactor(secrets.union(more_secrets), names)

@@ -7,6 +7,7 @@ one that is written in the same way.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -31,6 +32,8 @@ class OperatorUids:
     operator_count: int = 0
     source_names: Mapping[int, str] = field(default_factory=dict)
     """The names given by ``DataStreamReader.name``, by number: Spark's keys in the offset log."""
+    source_kinds: Mapping[str, str] = field(default_factory=dict)
+    """Spark's names of the kinds of source, by uid."""
 
     def lines_of(self, offsets: Mapping[int | str, Any]) -> list[Any]:
         """Return the offset of each source in `source_lines`, from `read_offsets`; as many as there
@@ -82,17 +85,17 @@ def find_uids(
             return None
         return next((Compared(alone.node(p)) for p in alone.operators if p.place is not None), None)
 
-    found = []
+    by_branch = []
     for number in range(len(branches)):
         here = [p for p in query.operators if p.branch == number and p.place is not None]
-        found.append(
+        by_branch.append(
             _matched(
                 {uid: [part.number for part in here if uid in part.uids] for uid in operators},
                 {part.number: partial(query.node, part) for part in here},
                 last_operator,
             )
         )
-    times = Counter(uid for uids in found for uid in uids.values())
+    times = Counter(uid for uids in by_branch for uid in uids.values())
     lost = operators.keys() - times.keys()
     if lost and not query.traced:
         raise ConfigurationError(
@@ -106,16 +109,18 @@ def find_uids(
         lambda uid: Compared(sources_of(sources[uid])[0]),
     )
     names = {n: name for n, leaf in enumerate(query.leaves) if (name := name_in_spark(leaf))}
+    called = {n: own.get(n) or names.get(n) or f"source-{n}" for n in range(len(query.leaves))}
     return OperatorUids(
         {**names, **own},
         {
             number: f"{uid}@{name}" if times[uid] > 1 else uid
-            for name, uids in zip(branches, found, strict=True)
+            for name, uids in zip(branches, by_branch, strict=True)
             for number, uid in uids.items()
         },
         tuple(number for number, _ in query.readings),
         len(query.operators),
         names,
+        {called[number]: _kind_of(leaf) for number, leaf in enumerate(query.leaves)},
     )
 
 
@@ -146,6 +151,15 @@ def name_in_spark(leaf: Any) -> str:
     except Py4JError:  # Spark before 4.2, or no source of its own
         return ""
     return str(name.name()) if name_of(name) == "UserProvided" else ""
+
+
+def _kind_of(leaf: Any) -> str:
+    """Return Spark's name of a source's kind, the same for all formats of files."""
+    with suppress(Py4JError):
+        return str(leaf.source().get().shortName())
+    with suppress(Py4JError):
+        return str(leaf.sourceName()).partition("[")[0]  # FileSource[/its/path]
+    return name_of(leaf)
 
 
 def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[str]:

@@ -2,19 +2,19 @@
 epoch's time, and Python's. Each with its column and, if known, its line in the program."""
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+import base64
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 from pyspark.sql import DataFrame
 
 from seamark.guarantees.facts import PlannedFunction
-from seamark.runtime.plans import analysed, children, contains, items, name_of
+from seamark.runtime.java.compiled import loaded_class
+from seamark.runtime.plans import analysed
 
 _LONGEST_SQL = 60
-_PYTHON = "PythonUDF"
 
 
 def varying_functions(frame: DataFrame, declared_at: str = "") -> tuple[PlannedFunction, ...]:
@@ -23,98 +23,53 @@ def varying_functions(frame: DataFrame, declared_at: str = "") -> tuple[PlannedF
 
     `declared_at`: the place in the program (file and line) where these rows got their sink.
     """
-    return _functions(frame, declared_at, lambda part: not part.deterministic())
+    return _functions(frame, declared_at, "varying")
 
 
 def epoch_time_functions(frame: DataFrame) -> tuple[PlannedFunction, ...]:
     """Return the functions with the current time. Spark keeps it in the plan, for replays too."""
-    return _functions(frame, "", lambda part: contains(part, "CURRENT_LIKE"), lines=False)
+    return _functions(frame, "", "CURRENT_LIKE", lines=False)
 
 
 def python_functions(
     frame: DataFrame, varying: Sequence[PlannedFunction], declared_at: str = ""
 ) -> tuple[PlannedFunction, ...]:
     """Return the Python functions, without those `varying`."""
-    found = _functions(frame, declared_at, lambda part: contains(part, "PYTHON_UDF"))
-    return tuple(one for one in found if one not in varying)
+    functions = _functions(frame, declared_at, "PYTHON_UDF")
+    return tuple(function for function in functions if function not in varying)
 
 
 def _functions(
-    frame: DataFrame, declared_at: str, has: Callable[[Any], bool], *, lines: bool = True
+    frame: DataFrame, declared_at: str, kind: str, *, lines: bool = True
 ) -> tuple[PlannedFunction, ...]:
-    """Return the functions that satisfy `has`. `has` takes a plan or an expression, and holds for
-    it if it holds for a part of it."""
-    found = []
-    for node, path in _found(analysed(frame), has):
-        column, function = _names(node, path)
-        line = _line(path, function, declared_at) if lines else ""
-        found.append(PlannedFunction(column, function, line))
-    return tuple(dict.fromkeys(found))
+    """Return the functions of a kind of ``java/SeamarkFunctions.java``."""
+    java = loaded_class(SparkContext._jvm, "SeamarkFunctions").newInstance()
+    functions = (
+        PlannedFunction(
+            function["column"], function["function"], _line(function, declared_at) if lines else ""
+        )
+        for function in json.loads(java.find(analysed(frame), kind))
+    )
+    return tuple(dict.fromkeys(functions))
 
 
-def _found(node: Any, has: Callable[[Any], bool]) -> Iterator[tuple[Any, Sequence[Any]]]:
-    """Yield each function with its plan node, as the path of expressions down to it."""
-    if not has(node):
-        return
-    for expression in filter(has, items(node.expressions())):
-        path = [expression]
-        while below := next(filter(has, items(path[-1].children())), None):
-            path.append(below)
-        yield node, path
-    for child in children(node):
-        yield from _found(child, has)
-
-
-def _names(node: Any, path: Sequence[Any]) -> tuple[str, str]:
-    function = path[-1]
-    is_python = name_of(function) == _PYTHON
-    name = str(function.name() if is_python else function.prettyName())
-    try:
-        if name_of(path[0]) == _PYTHON:  # mapInPandas and its like: the rows themselves
-            return name_of(node).lower(), name
-        return str(path[0].name()), name
-    except Py4JError:  # a condition, a key: no column
-        return name_of(node).lower(), name
-
-
-def _line(path: Sequence[Any], function: str, declared_at: str) -> str:
+def _line(function: Mapping[str, str], declared_at: str) -> str:
     """Return the function's place in the program. PySpark notes the line of `Column`'s own methods
     alone: of an enclosing alias or sum, or of an argument."""
-    parts = [*reversed(path), *items(path[-1].children())]
-    found = next(filter(None, map(_call_site, parts)), "")
-    if not found and name_of(path[-1]) == _PYTHON:
-        found = _definition(path[-1])
-    if found:
-        return _short(found)
-    if sql := next(filter(None, map(_sql, parts)), ""):
-        return sql
+    if place := function["site"].partition("\n")[0] or _definition(function["command"]):
+        return _short(place)
+    if sql := " ".join(function["sql"].split()):
+        return f'"{sql if len(sql) <= _LONGEST_SQL else sql[: _LONGEST_SQL - 1] + "…"}"'
     file = declared_at.rpartition(":")[0]
-    if only := _only_line(file, function):
+    if only := _only_line(file, function["function"]):
         return _short(f"{file}:{only}")
     return f"a line before {_short(declared_at)}" if declared_at else ""
 
 
-def _call_site(expression: Any) -> str:
-    context = expression.origin().context()
-    if context is None or name_of(context) != "DataFrameQueryContext":
-        return ""
-    noted = context.pysparkErrorContext()
-    return str(noted.get()._2()).splitlines()[0] if noted.isDefined() else ""
-
-
-def _sql(expression: Any) -> str:
-    text = expression.origin().sqlText()
-    if not text.isDefined():
-        return ""
-    sql = " ".join(str(text.get()).split())
-    return f'"{sql if len(sql) <= _LONGEST_SQL else sql[: _LONGEST_SQL - 1] + "…"}"'
-
-
-def _definition(udf: Any) -> str:
-    """Return the place of a Python function's definition; "" if it has none."""
+def _definition(command: str) -> str:
+    """Return the place of a pickled Python function's definition; "" if it has none."""
     try:
-        numbers = str(udf.func().command().mkString(",")).split(",")  # a Scala Seq of signed bytes
-        function, *_ = cloudpickle.loads(bytes(int(number) & 0xFF for number in numbers))
+        function, *_ = cloudpickle.loads(base64.b64decode(command))
         code = getattr(function, "__wrapped__", function).__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
     except Exception:  # whatever the program's function is made of: the line is for people alone

@@ -19,6 +19,8 @@ from seamark.model.errors import ConfigurationError, SeamarkError
 from seamark.runtime.java_calls import items_of
 from seamark.runtime.plans import analysed, java_plans
 
+LEAVES_ONCE = ("Deduplicate", "DeduplicateWithinWatermark", "Join", "GlobalLimit")
+"""Stateful operators that a row leaves once in every output mode; no trait of Spark's tells it."""
 OFFSET_LOG = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
 
 
@@ -73,13 +75,13 @@ class PlannedQuery:
         self.mode = mode
         self._plans = plans = java_plans().of(analysed(stream), declaration)
         self.leaves = items_of(plans.sources())
-        told = json.loads(plans.query(stream.sparkSession._jsparkSession, mode, branches))
-        self.parts = [PlannedPart(**part) for part in told["parts"]]
+        planned = json.loads(plans.query(stream.sparkSession._jsparkSession, mode, branches))
+        self.parts = [PlannedPart(**part) for part in planned["parts"]]
         self.operators = [part for part in self.parts if part.number is not None]
-        self.steps: list[tuple[str, str]] = [(name, kind) for name, kind in told["steps"]]
-        self.readings = [(reading["source"], reading["uids"]) for reading in told["readings"]]
-        self.traced: bool = told["traced"]
-        for reading in told["readings"]:
+        self.steps: list[tuple[str, str]] = [(name, kind) for name, kind in planned["steps"]]
+        self.readings = [(reading["source"], reading["uids"]) for reading in planned["readings"]]
+        self.traced: bool = planned["traced"]
+        for reading in planned["readings"]:
             if reading["source"] < 0:
                 raise ConfigurationError(
                     f"the program reads a stream as {reading['name']}, and its line in Spark's "
@@ -95,9 +97,9 @@ class PlannedQuery:
         tasks: in each epoch of a query with state, else in a run's first."""
         planned = [f"{part.number} {part.kind}" for part in self.operators], len(self.readings)
         ran = items_of(self._plans.operators(stream.lastExecution().executedPlan()))
-        if (found := (ran, int(stream.sources().size()))) != planned:
+        if (runs := (ran, int(stream.sources().size()))) != planned:
             raise SeamarkError(
-                f"job {job}: Spark runs the stateful operators {found[0]} over {found[1]} readings "
+                f"job {job}: Spark runs the stateful operators {runs[0]} over {runs[1]} readings "
                 f"of sources, and has planned {planned[0]} over {planned[1]} for the same program: "
                 "an operator would get another one's state. Nothing of this epoch was written. If "
                 "the program has a limit over one of several sources, limit after their union, or "

@@ -16,11 +16,13 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from seamark.model.errors import WatermarkLostError
 from seamark.runtime.java.compiled import loaded_class
+from seamark.runtime.java_calls import items_of
 
+CATALYST = "org.apache.spark.sql.catalyst"
 NO_EXCHANGE_REUSE = {"spark.sql.exchange.reuse": "false"}
 
 
@@ -42,16 +44,6 @@ def java_plans() -> Any:
     return loaded_class(SparkContext._jvm, "SeamarkPlan").newInstance()
 
 
-def nodes(plan: Any) -> Iterator[Any]:
-    """Yield a plan's nodes, each before its children."""
-    yield plan
-    for child in children(plan):
-        yield from nodes(child)
-
-
-CATALYST = "org.apache.spark.sql.catalyst"
-
-
 def analysed(frame: DataFrame) -> Any:
     """Return the analysed plan of a DataFrame."""
     return frame._jdf.queryExecution().analyzed()
@@ -69,9 +61,10 @@ def items(sequence: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def children(node: Any) -> Iterator[Any]:
-    """Yield the children of a node, from left to right."""
-    return items(node.children())
+def nodes(plan: Any, kind: str) -> list[Any]:
+    """Return the nodes of a plan, each before those below it, whose class has a name that begins
+    with `kind`."""
+    return items_of(java_plans().nodes(plan, kind))
 
 
 def scala_class(node: Any, name: str) -> Any:
@@ -80,21 +73,16 @@ def scala_class(node: Any, name: str) -> Any:
     return JavaClass(name, node._gateway_client)
 
 
-def contains(node: Any, pattern: str) -> bool:
-    """Tell whether a plan or expression holds a node of this kind, a ``TreePattern``'s name."""
-    patterns = scala_class(node, f"{CATALYST}.trees.TreePattern")
-    return bool(node.containsPattern(getattr(patterns, pattern)()))
-
-
 def without_watermarks(frame: DataFrame) -> DataFrame:
     """Return the stream without the watermarks in its plan; itself if it has none."""
-    plan, spark = analysed(frame), frame.sparkSession
-    if not contains(plan, "EVENT_TIME_WATERMARK"):
-        return frame
+    plan = java_plans().withoutWatermarks(analysed(frame))
+    return frame if plan is None else frame_of(plan, frame.sparkSession)
+
+
+def frame_of(plan: Any, spark: SparkSession) -> DataFrame:
+    """Return the DataFrame of a logical plan."""
     dataset = scala_class(plan, "org.apache.spark.sql.classic.Dataset")
-    return DataFrame(
-        dataset.ofRows(spark._jsparkSession, java_plans().withoutWatermarks(plan)), spark
-    )
+    return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 class Compared:
@@ -105,8 +93,7 @@ class Compared:
     """
 
     def __init__(self, plan: Any) -> None:
-        watermarks = contains(plan, "EVENT_TIME_WATERMARK")
-        self._plan = java_plans().comparable(plan) if watermarks else plan
+        self._plan = java_plans().comparable(plan)
         self._hash = int(self._plan.semanticHash())
 
     def __eq__(self, other: object) -> bool:

@@ -7,8 +7,9 @@ it has not seen are the task's channel state (docs/unaligned.md).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -49,24 +50,30 @@ class Process:
         for a result of another type or shape."""
         if self.mode == "row":
             rows = [one for row in batch.to_pylist() for one in _listed(self.function(row))]
+            for row in rows:
+                self._require_all(row)  # Arrow would take null for a missing one
             if rows:
+                for name in (c.name for c in self.schema if "timestamp" in str(c.type)):
+                    kind = self.schema.field(name).type
+                    rows = [{**row, name: _moment(row[name], kind)} for row in rows]
                 yield pa.RecordBatch.from_pylist(rows, self.schema)
             return
-        found = self.function(batch)
-        for result in [found] if isinstance(found, pa.RecordBatch) else found or ():
+        given = self.function(batch)
+        for result in [given] if isinstance(given, pa.RecordBatch) else given or ():
             if not isinstance(result, pa.RecordBatch):
                 raise TypeError(
                     f"process {self.uid!r}: the function gave {type(result).__name__}; give a "
                     "pyarrow.RecordBatch, or several"
                 )
-            missing = set(self.schema.names) - set(result.schema.names)
-            if missing:
-                raise TypeError(
-                    f"process {self.uid!r}: the function's result lacks the columns "
-                    f"{', '.join(sorted(missing))} of the schema; it has "
-                    f"{', '.join(result.schema.names)}"
-                )
+            self._require_all(result.schema.names)
             yield result.select(self.schema.names).cast(self.schema)
+
+    def _require_all(self, names: Collection[str]) -> None:
+        if missing := [name for name in self.schema.names if name not in names]:
+            raise TypeError(
+                f"process {self.uid!r}: the function's result lacks the columns "
+                f"{', '.join(missing)} of the schema; it has {', '.join(names)}"
+            )
 
     def for_sink(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the results for the batch, with the sink's columns."""
@@ -139,17 +146,17 @@ def interruptible(declared: DeclaredSink) -> DeclaredSink:
 
 
 def _direct(expressions: Sequence[str]) -> tuple[tuple[str, str, bool], ...] | None:
-    found = []
+    columns = []
     for expression in expressions:
         if expression == _NO_KEY:
-            found.append(("", "key", True))
+            columns.append(("", "key", True))
             continue
         match = _DIRECT.fullmatch(expression)
         if match is None or expression.startswith("CAST(") != bool(match["type"]):
             return None
         column = match["column"][1:-1].replace("``", "`")
-        found.append((column, match["name"] or column, bool(match["type"])))
-    return tuple(found)
+        columns.append((column, match["name"] or column, bool(match["type"])))
+    return tuple(columns)
 
 
 def _arrow_schema(schema: str | StructType, uid: str, zone: str) -> pa.Schema:
@@ -160,6 +167,29 @@ def _arrow_schema(schema: str | StructType, uid: str, zone: str) -> pa.Schema:
             f"process {uid!r}: schema is {schema!r}, which Spark does not read: {error}"
         ) from None
     return arrow_schema(made, zone)
+
+
+def _moment(value: Any, kind: pa.DataType) -> Any:
+    """Return a value with its datetimes as Spark reads those of a Python function: one without a
+    zone is this machine's local time, and TIMESTAMP_NTZ takes the time on the clock. Arrow would
+    take UTC for both."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind) and isinstance(value, datetime):
+        if value != value:  # pandas' NaT
+            return None
+        plain: datetime = getattr(value, "to_pydatetime", lambda: value)()  # pandas'
+        if kind.tz is None:
+            return plain.replace(tzinfo=None)
+        return plain if plain.tzinfo else plain.astimezone()
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        return {part.name: _moment(value.get(part.name), part.type) for part in kind}
+    if pa.types.is_list(kind):
+        return [_moment(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(_moment(k, kind.key_type), _moment(v, kind.item_type)) for k, v in pairs]
+    return value
 
 
 def _listed(result: Any) -> list[dict[str, Any]]:

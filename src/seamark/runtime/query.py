@@ -21,9 +21,8 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.util import inheritable_thread_target
 
 from seamark.api.config import CheckpointMode
-from seamark.checkpoint.call_deadline import CallHangsError, CallThread
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
-from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
+from seamark.checkpoint.checkpointed_job import QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.manifest import ManifestWriter
@@ -32,9 +31,9 @@ from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.statistics import EpochFigures
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import TaskReport
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.spool import SpooledSink
-from seamark.model.errors import QueryHangsError, SparkDiedError, UserError
+from seamark.files import Directory
+from seamark.files.deadline import CallHangsError, CallThread, Deadline
+from seamark.model.errors import QueryHangsError, SparkDiedError, StoppedError, UserError
 from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor
 from seamark.runtime import real_time
@@ -43,13 +42,16 @@ from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.epoch_work import BatchLimit, EpochWork
 from seamark.runtime.failures import reason_of
-from seamark.runtime.function_session import OF_THE_STREAM, FunctionSession
-from seamark.runtime.hadoop_files import hadoop_settings, open_files
+from seamark.runtime.function_session import OF_THE_STREAM, function_sessions
+from seamark.runtime.gathering import FewerTasks, Gathering
+from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.job_plan import JobPlan
+from seamark.runtime.job_transactions import checkpointed_job
+from seamark.runtime.jvm_writer import jvm_writer
 from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.plans import NO_EXCHANGE_REUSE, require_watermarks
-from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
+from seamark.runtime.pre_commit import RESULT_SCHEMA, Order, pre_commit
 from seamark.runtime.session import RETAINED, file_manager_settings, is_local, planned_tasks
 from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.start_checks import StartChecks, offsets_of
@@ -60,7 +62,9 @@ from seamark.runtime.state_backend import (
     session_setting,
     session_settings,
 )
+from seamark.runtime.stop_signals import program_has_ended
 from seamark.runtime.stream_watch import watch_stream
+from seamark.runtime.task_attempt import EpochTasks
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +79,8 @@ QUERY_START_S = 120.0
 """How long Spark may take to start a query: meanwhile it reads its checkpoint location."""
 QUERY_END_S = 120.0
 """How long a stopped query may take to end: Spark waits for the running function."""
+INTERRUPT_MS = 10_000
+"""How long an epoch that a stop turns away waits for Spark's interrupt of its thread."""
 TASK_KILL_S = 2.5
 """How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
 
@@ -115,9 +121,10 @@ class StreamRun(QueryRun):
         self._tell_committed = on_committed
         self.uri = records_uri
         self.spark_location = spark_location
-        self._trigger = dict(trigger)
+        self._trigger, self._real_time = dict(trigger), "realTime" in trigger
         self._redactor = redactor
         self._batch_limit = BatchLimit()
+        self._gathering = Gathering(self.sinks, spark.sparkContext.defaultParallelism)
         self._stream_properties: dict[str, str] = {}
         self._stateful = plan.uids.operator_count > 0
         manager = file_manager_settings(spark, spark_location, stateful=self._stateful)
@@ -128,23 +135,14 @@ class StreamRun(QueryRun):
         self._manifests = ManifestWriter(records, self._spark_files, plan.uids.by_directory)
         self._source_offsets = self._make_source_offsets()
         self._figures = SparkFigures(records, self._spark_files, plan.uids, lambda: self.query)
-        self._job = CheckpointedJob(
-            declared.name,
-            self.sinks,
+        self._job = checkpointed_job(
+            spark,
+            declared,
             self._store,
-            declared.checkpoint,
-            {uid: declaration.schema for uid, declaration in declared.sinks.items()},
-            hadoop_settings(spark),
             tasks=planned_tasks(spark, spark_settings, stateful=self._stateful),
-            sessions={
-                uid: FunctionSession(spark, started, declared, self._stream_properties).entered
-                for uid, sink in self.sinks.items()
-                if isinstance(sink, SpooledSink)
-            },
+            sessions=function_sessions(spark, started, declared, self._stream_properties),
         )
-        self._checks = StartChecks(
-            self._job, plan, self._spark_settings, real_time="realTime" in self._trigger
-        )
+        self._checks = StartChecks(self._job, plan, self._spark_settings, real_time=self._real_time)
         self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again.
@@ -154,8 +152,9 @@ class StreamRun(QueryRun):
         unaligned = checkpoint.unaligned and not declared.bounded
         self._keyed = KeyedEpochs(plan.keyed, checkpoint.aligned_timeout_s if unaligned else None)
         self._plan_checked = False
-        self._lent = contextlib.ExitStack()
         self._settled = threading.Event()
+        self._open = contextlib.ExitStack()
+        self._open.callback(self._settled.set)
         self._stopping = False
         self._error: BaseException | None = None
         self._checkpoint_trigger = CheckpointTrigger(
@@ -199,11 +198,11 @@ class StreamRun(QueryRun):
         if "processingTime" in self._trigger:
             self._checkpoint_trigger.prepare(self._spark)
         self.coordinator.start()
-        with contextlib.ExitStack() as undo:
-            undo.push(self._give_up)
-            query = self._start()
-            undo.pop_all()
-        return query
+        try:
+            return self._start()
+        except BaseException as error:
+            self._give_up(error)
+            raise
 
     def _start(self) -> StreamingQuery:
         decided = self.coordinator.last_committed
@@ -221,28 +220,27 @@ class StreamRun(QueryRun):
         self._work = EpochWork(
             tasks, self._job.checkpoint, state, self._keyed, self._spark, once=once
         )
-        lent = _ACCEPT_LEFTOVERS
-        if "realTime" in self._trigger:
-            lent = {**lent, **real_time.ON_THE_SESSION}
-        self._lent.enter_context(lent_settings(self._spark, lent))
+        lent = _ACCEPT_LEFTOVERS | (real_time.ON_THE_SESSION if self._real_time else {})
+        self._open.enter_context(lent_settings(self._spark, lent))
         with session_settings(self._spark, self._spark_settings):
-            query = self.query = self._start_query(pre_commit(tasks))
+            query = self.query = self._start_query(tasks)
         self._checkpoint_trigger.attach(query)
         self._source_offsets.completed(decided)
         watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
         threading.Thread(target=self._live, name="seamark-run").start()
         return query
 
-    def _give_up(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def _give_up(self, error: BaseException) -> None:
         """End what a start that fails with `error` has begun: nothing stays behind."""
-        assert error is not None
         self.coordinator.fail(error)
         if self.query is not None:
             self._live()
-        else:
-            with contextlib.suppress(BaseException):  # `error` is raised already
+            return
+        try:
+            with ignored("the end of a start that has failed"):
                 self.coordinator.finish()
-            self._end()
+        finally:
+            self._open.close()
 
     def _epoch_tasks(self) -> EpochTasks:
         assert self.coordinator.identity is not None
@@ -262,26 +260,26 @@ class StreamRun(QueryRun):
             },
         )
 
-    def _start_query(self, task: Any) -> StreamingQuery:
+    def _start_query(self, tasks: EpochTasks) -> StreamingQuery:
         """Start Spark's query. Spark reads and writes its checkpoint location meanwhile, so the
         start has a deadline (QUERY_START_S). Raises QueryHangsError after it."""
         stream = self._plan.stream
-        if "realTime" in self._trigger:
-            stream, task = real_time.followed(stream, task)
-        writer = (
-            stream.mapInArrow(task, RESULT_SCHEMA)
-            .writeStream.option("checkpointLocation", self.spark_location)
-            .trigger(**self._trigger)
-        )
+        jvm = jvm_writer(self._plan, tasks) if self._real_time else None
+        if jvm is None:
+            task = pre_commit(tasks)
+            if self._real_time:
+                stream, task = real_time.followed(stream, task)
+            stream = stream.mapInArrow(task, RESULT_SCHEMA)
+        writer = stream.writeStream.option("checkpointLocation", self.spark_location)
+        writer = writer.trigger(**self._trigger)
         if (name := self._plan.declared.query_name) is not None:
             writer = writer.queryName(name)
 
         def start() -> StreamingQuery:
             self._checkpoint_trigger.put_clock(self._spark, self.spark_location)
-            if "realTime" in self._trigger:
-                query = real_time.start_query(
-                    self._spark, writer, self._begin_real_time_epoch, self._end_real_time_epoch
-                )
+            if self._real_time:
+                ends = self._begin_real_time_epoch, self._end_real_time_epoch
+                query = real_time.start_query(self._spark, writer, *ends, jvm)
             else:
                 self._work.attach(self._spark, self.spark_location)
                 mode = self._plan.declared.output_mode
@@ -290,11 +288,11 @@ class StreamRun(QueryRun):
                 query.stop()
             return query
 
-        calls, begun_s = CallThread("seamark-query-start"), time.monotonic()
+        calls, deadline = CallThread("seamark-query-start"), Deadline(QUERY_START_S)
         try:
             # With the caller's local properties, e.g. its scheduler pool, as if called directly.
             started = inheritable_thread_target(self._spark)(start)
-            query: StreamingQuery = calls.call(started, lambda: begun_s + QUERY_START_S)
+            query: StreamingQuery = calls.call(started, deadline.left_s)
             return query
         except CallHangsError:
             raise QueryHangsError(
@@ -373,6 +371,15 @@ class StreamRun(QueryRun):
     # --- on Spark's stream thread
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
+        try:
+            self._run(frame, epoch)
+        except StoppedError:
+            # Spark takes an interrupt of its thread, in a call of Python's too, for the end that it
+            # is; any other error it logs with the JVM's stack.
+            frame.sparkSession._jvm.java.lang.Thread.sleep(INTERRUPT_MS)
+            raise
+
+    def _run(self, frame: DataFrame, epoch: int) -> None:
         at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         with self.coordinator.guarded():
             settled = self._begin_epoch(epoch)
@@ -395,12 +402,15 @@ class StreamRun(QueryRun):
             context = frame.sparkSession.sparkContext
             self._work.warm_up(frame.sparkSession, order)
             self._keyed.begin(context, lambda: self._watermark_of(epoch - 1))
-            tasks, left = self._work.run(frame, order, self.coordinator.channel_state)
-            self._store.note_own(epoch, **self._keyed.end(epoch, lambda: self._execution(frame)))
+            fewer = FewerTasks(stream, self._gathering.tasks)
+            state = self.coordinator.channel_state
+            tasks, left = self._work.run(frame, order, state, fewer)
+            self._store.note_own(epoch, **self._keyed.end(epoch, stream.lastExecution))
             left = replace(left, event_times=self._keyed.event_times)
             self._work.limit_intake(left)
         self._end_epoch(epoch, tasks, left)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
+        self._gathering.after_epoch(tasks)
         if left.stages or self._keyed.waiting:
             self._checkpoint_trigger.wake()
 
@@ -432,10 +442,6 @@ class StreamRun(QueryRun):
             return 0
         return int(read_log(self._spark_files, f"offsets/{epoch}")[0]["batchWatermarkMs"])
 
-    def _execution(self, frame: DataFrame) -> Any:
-        """Return Spark's execution of the epoch under way."""
-        return self._stream_of(frame).lastExecution()
-
     def _stream_of(self, frame: DataFrame) -> Any:
         # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
         id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -463,8 +469,8 @@ class StreamRun(QueryRun):
             thread = query._jsq.streamingQuery().queryExecutionThread()
             while thread.isAlive():
                 thread.join(1000)
-                told = self._stopping or not query.isActive
-                if told or self.coordinator.failure is not None:
+                ending = self._stopping or not query.isActive
+                if ending or self.coordinator.failure is not None:
                     ending_since = min(ending_since, time.monotonic())
                     if time.monotonic() - ending_since > QUERY_END_S:
                         raise QueryHangsError(
@@ -472,14 +478,14 @@ class StreamRun(QueryRun):
                             "after it was stopped: a file system or a function in it hangs. End "
                             "the program; the next start settles what is open"
                         ) from self.coordinator.failure
-                if not (told or threading.main_thread().is_alive()):
+                if not ending and program_has_ended():
                     self.stop_soon()  # the program ended without waiting, as if it called stop
             query.awaitTermination(1)  # raises the query's error
         except (Py4JNetworkError, OSError) as error:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
         except QueryHangsError as error:
             self._error = error  # it may still decide an epoch: only the next driver can settle
-            self._end()
+            self._open.close()
             return
         except BaseException as error:  # StreamingQueryException: the query failed
             self._failed(error)
@@ -496,13 +502,7 @@ class StreamRun(QueryRun):
                         with self.coordinator.upkeep.spared(what):
                             work()
         self._source_offsets.close()
-        self._end()
-
-    def _end(self) -> None:
-        try:
-            self._lent.close()
-        finally:
-            self._settled.set()
+        self._open.close()
 
     # --- see `QueryRun`
 
@@ -510,7 +510,7 @@ class StreamRun(QueryRun):
         """Ask Spark and the storage."""
         return self._figures.measure(epochs)
 
-    def open_files(self, uri: str) -> CheckpointFiles:
+    def open_files(self, uri: str) -> Directory:
         """Through Hadoop; makes no directory."""
         return open_files(self._spark, uri, make=False)
 

@@ -24,6 +24,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.runtime.java.compiled import loaded_class
 from seamark.runtime.java_calls import items_of
 from seamark.runtime.job_plan import JobPlan
+from seamark.runtime.jvm_writer import PYTHON_STEPS, JvmWriter
 from seamark.runtime.plans import items, name_of, scala_class
 from seamark.runtime.pre_commit import ORDER, BatchFunction, reports_of
 from seamark.runtime.spark_versions import has_real_time_mode
@@ -46,20 +47,15 @@ _SETTINGS = {
     "spark.sql.execution.python.udf.maxRecordsPerBatch": "1",
     "spark.sql.execution.python.udf.buffer.size": "64",
 }
-_ROW_BY_ROW = frozenset(
+_ROW_BY_ROW = PYTHON_STEPS.union(
     (
-        "ArrowEvalPythonExec",
-        "BatchEvalPythonExec",
         "CollectMetricsExec",
         "EventTimeWatermarkExec",
         "ExpandExec",
         "FilterExec",
         "GenerateExec",
         "InputAdapter",
-        "MapInArrowExec",
-        "MapInPandasExec",
         "ProjectExec",
-        "PythonMapInArrowExec",
         "WholeStageCodegenExec",
     )
 )
@@ -181,12 +177,12 @@ def end_offsets(spark: SparkSession) -> list[Any]:
     query = spark._jsparkSession.streams().get(id_).streamingQuery()
     ends = []
     for leaf in items(query.lastExecution().executedPlan().collectLeaves()):
-        if name_of(leaf) == "RealTimeStreamScanExec":
-            found = items_of(leaf.endOffsetsAccumulator().value())
-            found.sort(key=lambda end: int(end.index()))
+        if name_of(leaf) == "RealTimeStreamScanExec":  # in Java, Spark 4.0 could not compile it
+            told = items_of(leaf.endOffsetsAccumulator().value())
+            told.sort(key=lambda end: int(end.index()))
             java = scala_class(leaf, f"{_CONNECTOR}.PartitionOffset")
-            parts = spark.sparkContext._gateway.new_array(java, len(found))
-            for place, end in enumerate(found):
+            parts = spark.sparkContext._gateway.new_array(java, len(told))
+            for place, end in enumerate(told):
                 parts[place] = end.partitionOffset()
             ends.append(json.loads(leaf.stream().mergeOffsets(parts).json()))
     return ends
@@ -218,8 +214,10 @@ def start_query(
     writer: DataStreamWriter,
     begin: Callable[[int, int], str],
     end: Callable[[int, list[TaskReport]], None],
+    jvm: JvmWriter | None,
 ) -> StreamingQuery:
-    """Start the query of `writer`, whose stream ends in `pre_commit`, in this mode.
+    """Start the query of `writer`, whose stream ends in `pre_commit`, or whose rows `jvm` writes,
+    in this mode.
 
     `begin` is called before an epoch's tasks start, with their number, and returns their local
     property `ORDER`. `end` is called when all have ended well, with the reports of the
@@ -229,12 +227,13 @@ def start_query(
     context = spark.sparkContext
 
     def ended(epoch: int, rows: Any) -> None:
-        end(epoch, reports_of(epoch, items_of(rows)))
+        read = reports_of if jvm is None else jvm.reports_of
+        end(epoch, read(epoch, items_of(rows)))
 
     ensure_callback_server_started(context._gateway)
     sink = loaded_class(spark._jvm, "SeamarkEpochSink").newInstance()
     writer.outputMode("update")  # the only one here; without state all output modes are the same
-    started = sink.start(
-        writer._jwrite, context._jsc.sc(), ORDER, _OnStreamThread(begin), _OnStreamThread(ended)
-    )
+    calls = _OnStreamThread(begin), _OnStreamThread(ended)
+    factory = None if jvm is None else jvm.factory
+    started = sink.start(writer._jwrite, context._jsc.sc(), ORDER, *calls, factory)
     return StreamingQuery(started)

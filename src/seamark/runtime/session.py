@@ -157,28 +157,22 @@ def _require_class(
     own distribution to the executors'. `spark.jars` would do the same, but only for a JVM not
     started yet; under spark-submit the JVM runs already."""
     with _adding:  # with half of the jars added, the class is found but its dependencies are not
-        _add_unless_there(spark, name, artifact, fetch)
-
-
-def _add_unless_there(
-    spark: SparkSession, name: str, artifact: str, fetch: Callable[[], Sequence[Path]]
-) -> None:
-    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    try:
-        loader.loadClass(name)
-        return
-    except Py4JError:
-        log.debug("this Spark session lacks %s", artifact)
-    try:
-        for path in map(str, fetch()):
-            loader.addURL(spark._jvm.java.io.File(path).toURI().toURL())
-            spark.sparkContext._jsc.addJar(path)
-        loader.loadClass(name)
-    except (MissingDependencyError, Py4JError) as error:
-        raise MissingDependencyError(
-            f"this Spark session lacks {artifact}, and it could not be added ({error}); start the "
-            f"program with: spark-submit --packages {artifact} app.py"
-        ) from error
+        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        try:
+            loader.loadClass(name)
+            return
+        except Py4JError:
+            log.debug("this Spark session lacks %s", artifact)
+        try:
+            for path in map(str, fetch()):
+                loader.addURL(spark._jvm.java.io.File(path).toURI().toURL())
+                spark.sparkContext._jsc.addJar(path)
+            loader.loadClass(name)
+        except (MissingDependencyError, Py4JError) as error:
+            raise MissingDependencyError(
+                f"this Spark session lacks {artifact}, and it could not be added ({error}); start "
+                f"the program with: spark-submit --packages {artifact} app.py"
+            ) from error
 
 
 def file_manager_settings(spark: SparkSession, uri: str, *, stateful: bool) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from seamark.runtime.spark_versions import ReadLimit
+from seamark.runtime.spark_versions import ReadLimit, register_source
 
 FORMAT = "seamark-socket"
 CONNECT_TIMEOUT_S = 10.0
@@ -34,7 +34,7 @@ _KEY = "socket_lines"
 
 def register(spark: SparkSession) -> None:
     """Register the format with `spark`. Called before each reader is made; idempotent."""
-    spark.dataSource.register(SocketDataSource)
+    register_source(spark, SocketDataSource)
 
 
 def lost_lines(before: Sequence[Any], planned: Sequence[Any]) -> Iterator[tuple[int, int]]:

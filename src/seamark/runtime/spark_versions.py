@@ -9,6 +9,7 @@ import functools
 import inspect
 import itertools
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -43,6 +44,9 @@ _STREAMING = "org.apache.spark.sql.execution.streaming"
 _MOVED = re.compile(
     rf"({re.escape(_STREAMING)})\.(?:runtime|checkpointing|operators\.stateful(?:\.[a-z]+)*)\."
 )
+_UTILITIES = f"{_STREAMING}.operators.stateful.transformwithstate.StateStoreColumnFamilySchemaUtils"
+_READERS = "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
+_OWNED = re.compile(r"\$(?:ttl|min|count|rowCounter)_(.*)", re.DOTALL)
 
 
 @functools.cache
@@ -122,11 +126,6 @@ def mend_kafka_sources(stream: Any) -> None:
 # --- state
 
 
-_UTILITIES = f"{_STREAMING}.operators.stateful.transformwithstate.StateStoreColumnFamilySchemaUtils"
-_READERS = "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
-_OWNED = re.compile(r"\$(?:ttl|min|count|rowCounter)_(.*)", re.DOTALL)
-
-
 def base_of_family(jvm: Any, name: str) -> str:
     """Return the state variable of a column family, by the family's name."""
     if has_key_extractors(jvm):
@@ -150,16 +149,30 @@ def schema_checker(spark: SparkSession, provider: Any, hadoop: Any, schemas: Any
     none = java_class(jvm, "scala.Option").empty()
     checker = java_class(jvm, f"{_STREAMING}.state.StateSchemaCompatibilityChecker")
     more = [False] if has_key_extractors(jvm) else []
-    sessions = java_class(jvm, "org.apache.spark.sql.SparkSession")
-    # Spark 4.0 asks the thread for its session; a savepoint is taken in a thread without one.
-    lent = sessions.getActiveSession().isEmpty()
-    if lent:
-        sessions.setActiveSession(spark._jsparkSession)
-    try:
+    with active(spark):  # Spark 4.0 asks the thread, and a savepoint's thread has no session
         return checker(provider, hadoop, schemas, none, *more)
+
+
+@contextlib.contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Make `spark` this thread's active session inside the block."""
+    sessions = java_class(spark._jvm, "org.apache.spark.sql.SparkSession")
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
     finally:
-        if lent:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
             sessions.clearActiveSession()
+
+
+def register_source(spark: SparkSession, source: type) -> None:
+    """Register a Python data source. Spark looks for its name in the thread's active session, too:
+    another one of the program's that has it would be an error."""
+    with active(spark):
+        spark.dataSource.register(source)
 
 
 def writing_settings(jvm: Any) -> dict[str, str]:

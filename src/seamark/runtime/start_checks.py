@@ -14,7 +14,7 @@ from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.inspection import damaged, require_sound
 from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory, numbered
 from seamark.model.errors import (
     ConfigurationError,
     DrainedError,
@@ -23,15 +23,21 @@ from seamark.model.errors import (
 )
 from seamark.protocol.procedures import put_back_decision, put_back_plans
 from seamark.runtime.job_plan import JobPlan
-from seamark.runtime.kafka_topics import find_subscriptions, topics_left
+from seamark.runtime.kafka_topics import find_subscriptions, unfit_offsets
 from seamark.runtime.operator_uids import OperatorUids, moved
 from seamark.runtime.socket_lines import lost_lines
 from seamark.runtime.state_backend import PROVIDER, check_backend
+from seamark.runtime.waiting_rows import unfit_rows
 
 log = logging.getLogger(__name__)
 
+_BY_SAVEPOINT = (
+    "or let the job as it was end with a savepoint (stop -p), and restore that, by uid: seamark "
+    "run -s PATH"
+)
 
-def offsets_of(spark: CheckpointFiles, uids: OperatorUids, epoch: int) -> list[Any]:
+
+def offsets_of(spark: Directory, uids: OperatorUids, epoch: int) -> list[Any]:
     """Return the sources' offsets in an epoch's entry of Spark's offset log, by `source_lines`."""
     return uids.lines_of(read_offsets(spark, epoch))
 
@@ -64,7 +70,7 @@ class StartChecks:
                 self._require_names(read_log(self._spark_files, f"offsets/{decided}")[0])
             offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
             self._require_places(offsets)
-            self._require_topics(offsets)
+            self._require_offsets(offsets)
             self._require_channel_state(decided)
         except SeamarkError:
             raise
@@ -76,14 +82,11 @@ class StartChecks:
 
     def _require_channel_state(self, decided: int) -> None:
         """Raise DamagedCheckpointError if rows in the channel state cannot be read,
-        ConfigurationError if they are for a sink that the program lacks."""
+        ConfigurationError if the program cannot take them."""
         state = self._store.channel_state(decided)
-        if missing := {uid for stage in state.stages for uid in stage.uids} - set(self._job.sinks):
+        if why := unfit_rows(state, self._plan):
             raise ConfigurationError(
-                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, some "
-                f"of them for sink {min(missing)!r}, which the program lacks. Declare the sink "
-                "again, and take it away after a stop with a savepoint (stop -p), which leaves no "
-                "channel state"
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, {why}"
             )
         if state.stages and self._real_time:
             raise ConfigurationError(
@@ -105,11 +108,10 @@ class StartChecks:
         places = {"operator": self._uids.operators, "source": sources}
         before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
         for kind, now in places.items():
-            if found := list(moved(kind, before.get(kind, ()), now)):
+            if moves := list(moved(kind, before.get(kind, ()), now)):
                 raise ConfigurationError(
-                    f"job {self._name}: {'; '.join(found)}. Spark would give each what belongs to "
-                    "the other. Put them back as they were; or let the job as it was end with a "
-                    "savepoint (stop -p), and restore that, by uid, into a job of another name"
+                    f"job {self._name}: {'; '.join(moves)}. Spark would give each what belongs to "
+                    f"the other. Put them back as they were; {_BY_SAVEPOINT}"
                 )
 
     def _require_names(self, metadata: Mapping[str, Any]) -> None:
@@ -121,12 +123,11 @@ class StartChecks:
             raise ConfigurationError(
                 f"job {self._name}: the sources of its checkpoint have {have} of Spark's own "
                 f"(DataStreamReader.name), and the program gives {lack}; Spark cannot go on from "
-                "it. Put that back as it was; or let the job as it was end with a savepoint (stop "
-                "-p), and restore that, by uid, into a job of another name"
+                f"it. Put that back as it was; {_BY_SAVEPOINT}"
             )
 
     def _require_counts(self, readings: int) -> None:
-        states = [name for name in self._spark_files.list("state") if name.isdigit()]
+        states = numbered(self._spark_files.list("state"))
         for what, before, now in (
             ("stateful operators", len(states), self._uids.operator_count),
             ("readings of sources", readings, len(self._uids.source_lines)),
@@ -135,20 +136,19 @@ class StartChecks:
                 raise ConfigurationError(
                     f"job {self._name}: its checkpoint has {before} {what}, the program {now}. "
                     "Spark goes by their numbers and cannot go on from it. Put the program back "
-                    "as it was; or let the job as it was end with a savepoint (stop -p), and "
-                    "restore that, by uid, into a job of another name (what two operators had "
-                    "that are one now is dropped with -n). A job of an earlier Seamark computed "
-                    "what several sinks share once for each: docs/shared-streams.md"
+                    f"as it was; {_BY_SAVEPOINT} (what two operators had that are one now is "
+                    "dropped with -n). A job of an earlier Seamark computed what several sinks "
+                    "share once for each: docs/shared-streams.md"
                 )
 
-    def _require_topics(self, offsets: Sequence[str] | None) -> None:
-        """Raise ConfigurationError if a Kafka source has offsets of a topic it does not read. Spark
-        would fail in the next epoch and report lost rows."""
+    def _require_offsets(self, offsets: Sequence[str] | None) -> None:
+        """Raise ConfigurationError if a source has offsets of another kind, or of a topic in Kafka
+        that it does not read. Spark would fail in the next epoch, or leave out rows."""
         if offsets is None:
             return
         reading = find_subscriptions(self._plan)
-        if found := topics_left(self._name, offsets, self._uids, reading):
-            raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
+        if problems := unfit_offsets(self._name, offsets, self._uids, reading):
+            raise ConfigurationError(f"job {self._name}: {'; '.join(problems)}")
 
     def after(self, coordinator: Coordinator) -> None:
         """Look for a drain and for lost lines, when older drivers' epochs are settled."""
@@ -164,7 +164,7 @@ class StartChecks:
             raise DrainedError(
                 f"job {self._name} was drained: its windows are closed, and rows that came now "
                 "would be dropped as late. To go on after what it has read, restore its savepoint, "
-                f"or {path}, into a job of another name"
+                f"or {path}: seamark run -s PATH"
             )
         if planned > decided and is_drained(self._spark_files.read(f"offsets/{planned}")):
             log.warning("the drain that was begun at epoch %d is forgotten", planned)

@@ -6,7 +6,6 @@ before the query starts. Changelog checkpointing comes from the session: users m
 """
 
 import contextlib
-import json
 import logging
 import threading
 from collections.abc import Container, Iterator, Mapping
@@ -16,9 +15,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from seamark.api.config import CheckpointConfig, StateBackend
-from seamark.checkpoint.spark_files import log_version
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.model.errors import ConfigurationError
+from seamark.checkpoint.spark_files import log_version, read_log
+from seamark.files import Directory, numbered
+from seamark.model.errors import ConfigurationError, CorruptRecordError
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +61,12 @@ def backend_settings(
 
 def given_format(spark: SparkSession) -> int | None:
     """Return the format of the state's files (1 or 2) that the user has set."""
-    found = session_setting(spark, FORMAT, None)
-    return int(found) if found else None
+    format_ = session_setting(spark, FORMAT, None)
+    return int(format_) if format_ else None
 
 
 def format_settings(
-    job: str, given: int | None, spark_files: CheckpointFiles, *, keyed: bool
+    job: str, given: int | None, spark_files: Directory, *, keyed: bool
 ) -> dict[str, str]:
     """Return the setting for the format of the state's files, unless one is `given`: that of the
     checkpoint, as Spark cannot change it. A new job with a `keyed_process` gets format 2, in which
@@ -76,17 +75,17 @@ def format_settings(
     Raises ConfigurationError if the format given is not the checkpoint's.
     """
     try:
-        decided = [int(name) for name in spark_files.list("commits") if name.isdigit()]
-        found = log_version(spark_files, f"commits/{max(decided)}") if decided else None
+        decided = numbered(spark_files.list("commits"))
+        stored = log_version(spark_files, f"commits/{decided[-1]}") if decided else None
     except (OSError, ValueError):  # the start finds what is wrong
         return {}
-    if given and found and given != found:
+    if given and stored and given != stored:
         raise ConfigurationError(
             f"Job {job!r}: {FORMAT} is {given}, but the state in {spark_files.uri} is of format "
-            f"{found}, and Spark cannot go on with it; leave the setting out, or restore a "
+            f"{stored}, and Spark cannot go on with it; leave the setting out, or restore a "
             "canonical savepoint, which goes into either"
         )
-    return {FORMAT: "2"} if (found or 1 + keyed) == 2 and not given else {}
+    return {FORMAT: "2"} if (stored or 1 + keyed) == 2 and not given else {}
 
 
 def session_setting(spark: SparkSession, key: str, *default: str | None) -> Any:
@@ -170,25 +169,24 @@ def backend_of(provider: str) -> str:
     return names.get(provider, provider)
 
 
-def check_backend(job: str, spark_files: CheckpointFiles, wanted: str, *, stateful: bool) -> None:
+def check_backend(job: str, spark_files: Directory, wanted: str, *, stateful: bool) -> None:
     """Raise ConfigurationError if the checkpoint's state is not of the backend `wanted` (a class).
 
     A checkpoint without state, of a stateless query, fits every backend.
     """
-    epochs = [int(name) for name in spark_files.list("offsets") if name.isdigit()]
+    epochs = numbered(spark_files.list("offsets"))
     if not epochs:
         return
-    lines = spark_files.read(f"offsets/{max(epochs)}").decode().split("\n")
     try:
-        found = json.loads(lines[1])["conf"][PROVIDER]
-    except (ValueError, LookupError, TypeError):
+        stored = read_log(spark_files, f"offsets/{epochs[-1]}")[0]["conf"][PROVIDER]
+    except (CorruptRecordError, LookupError, TypeError):
         return  # older than this entry, or damaged: Spark says so itself
-    if found == wanted or not (stateful or spark_files.list("state")):
+    if stored == wanted or not (stateful or spark_files.list("state")):
         return
     raise ConfigurationError(
         f"Job {job!r}: state_backend is {_named(wanted)}, but the state in {spark_files.uri} is of "
-        f"{_named(found)}, and Spark would go on with that unsaid; give "
-        f"state_backend={_named(found)}, or start with a new storage"
+        f"{_named(stored)}, and Spark would go on with that unsaid; give "
+        f"state_backend={_named(stored)}, or start with a new storage"
     )
 
 

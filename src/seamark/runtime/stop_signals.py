@@ -20,6 +20,14 @@ from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 30
+"""How long the JVM waits for the job. Cluster managers kill a driver about then."""
+
+_BEFORE_SPARK = 100
+"""Priority among Hadoop's shutdown hooks; Spark's is 40, those of file systems 10."""
+
 
 @contextlib.contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
@@ -48,13 +56,13 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         received.put(left)
 
 
-log = logging.getLogger(__name__)
-
-PATIENCE_S = 30
-"""How long the JVM waits for the job. Cluster managers kill a driver about then."""
-
-_BEFORE_SPARK = 100
-"""Priority among Hadoop's shutdown hooks; Spark's is 40, those of file systems 10."""
+def program_has_ended() -> bool:
+    """Tell whether the main thread has ended, and so has every other thread of the program's for
+    which the interpreter waits."""
+    return not any(
+        thread.is_alive() and not thread.daemon and not thread.name.startswith("seamark-")
+        for thread in threading.enumerate()
+    )
 
 
 class _Stop:

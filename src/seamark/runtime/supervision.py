@@ -10,7 +10,9 @@ Invariants: one `StreamRun` at a time, and a new one only when the query of the 
 a settlement without errors.
 """
 
+import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +32,8 @@ from seamark.checkpoint.executions import (
     Sign,
     announce,
 )
+from seamark.checkpoint.lineages import LINEAGES
+from seamark.checkpoint.store import LEASES
 from seamark.model.errors import SeamarkError, TooManyFailedCheckpointsError, UserError
 from seamark.model.ignored import ignored
 from seamark.model.job_state import JobState
@@ -81,6 +85,10 @@ class Supervisor:
         self._consecutive: list[FailedCheckpoint] = []
         self._started = False
         self._told_to_end = threading.Event()
+        self._newest = threading.Lock()
+        """Held while `_run` and `_reading` change."""
+        self._reading: StreamRun | None = None
+        """The newest run that may have a query: not one made after the job was told to end."""
         self._patience_s = DRAIN_PATIENCE_S
         self._program_ends = False
         self._run: StreamRun | None = None
@@ -218,11 +226,25 @@ class Supervisor:
         self.cancelled = True
         self.stop()
 
+    def end_with(self, run: StreamRun, ask: Callable[[], object]) -> bool:
+        """Call `ask`, which asks for the job's end, unless the job has ended, or has gone on in a
+        later run than `run`; return whether `run` is the job's last one."""
+        with self._newest:
+            if self._reading is not run:
+                return False
+            if self.end is None:  # else the program may have begun the job again: not to be ended
+                with contextlib.suppress(UserError):  # it ends by itself, just now
+                    ask()
+            return True
+
     def _next_run(self) -> StreamRun:
         run = self._new_run()
         if self._run is not None and self._started:  # it must find the same job again
             run.coordinator.identity = self._run.coordinator.identity
-        self._run = run
+        with self._newest:
+            self._run = run
+            if not self._told_to_end.is_set():
+                self._reading = run
         if self._told_to_end.is_set():  # while it was made
             run.give_up_recovery()
         return run
@@ -266,11 +288,24 @@ class Supervisor:
             log.warning("what the failed run has left is for the next start: %s", error)
 
     def _delete_checkpoints(self) -> None:
+        """Delete this lineage, never one below it. A restore may supersede it at any moment, while
+        this driver sleeps: so it looks again and again, and the last lease is not its to delete."""
         above, _, name = self._directory.rpartition("/")
-        files = open_files(self._spark, above)
+        files, coordinator = open_files(self._spark, self._directory), self.coordinator
+        newest = math.inf if coordinator is None else coordinator.generation
         for left in reversed(range(DELETE_ATTEMPTS)):
             try:
-                files.delete(name)
+                for entry in sorted(set(files.list("")) - {LINEAGES, LEASES}):
+                    if coordinator is not None and (why := coordinator.still_needed()):
+                        log.warning("job %s: %s is kept: %s", self._name, self._directory, why)
+                        return
+                    files.delete(entry)
+                for lease in files.list(LEASES):
+                    number = lease.partition(".")[0]
+                    if not number.isdigit() or int(number) <= newest:
+                        files.delete(f"{LEASES}/{lease}")
+                if not files.list(LEASES) and LINEAGES not in files.list(""):
+                    open_files(self._spark, above).delete(name)
                 log.info("job %s is cancelled; %s is deleted", self._name, self._directory)
                 return
             except Exception as error:
@@ -340,12 +375,12 @@ class Supervisor:
         reasons = "; ".join(str(failed) for failed in self._consecutive)
         count, tolerable = len(self._consecutive), self._checkpoint.tolerable_failed_checkpoints
         self._consecutive.clear()  # as in Flink: a restarted job begins anew
-        found = TooManyFailedCheckpointsError(
+        failure = TooManyFailedCheckpointsError(
             f"job {self._name}: {count} checkpoints failed one after another, and "
             f"tolerable_failed_checkpoints is {tolerable}: {reasons}"
         )
-        found.__cause__ = error
-        return found
+        failure.__cause__ = error
+        return failure
 
     def _until_next_epoch_s(self, run: StreamRun) -> float:
         """Return the seconds until the next epoch would have begun, at least the minimum pause; the

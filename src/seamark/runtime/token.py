@@ -8,7 +8,7 @@ machine, driver and callers are given one token instead (`given_token`), e.g. fr
 Kubernetes. Nothing else contains it.
 
 With the token the driver signs the record of its own address. Every sender of the token checks the
-signature first (`registry.require_signed`): a forged record must not get the token.
+signature first (`driver.Driver.require_signed`): a forged record must not get the token.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def tokens_at_hand(jid: str) -> Iterator[str]:
     under another user with another home.
 
     A killed driver leaves its token behind, and no driver accepts it any more: the signature of a
-    driver's record tells which token is its own (`registry.signing_token`). Raises UserError if the
+    driver's record tells which token is its own (`driver.Driver.token`). Raises UserError if the
     file may not be read, and no other token is given.
     """
     path = token_path(jid)

@@ -15,10 +15,10 @@ def installed_first(path: list[str]) -> list[str]:
     files of any other Spark stay in place: their PySpark may be of another version."""
     zips = [entry for entry in path if Path(entry).parts[-3:-1] == ("python", "lib")]
     others = [entry for entry in path if entry not in zips]
-    found = PathFinder.find_spec("pyspark", others)
-    if found is None or found.origin is None:
+    spec = PathFinder.find_spec("pyspark", others)
+    if spec is None or spec.origin is None:
         return path
-    own = Path(found.origin).parent / "python/lib"
+    own = Path(spec.origin).parent / "python/lib"
     moved = [entry for entry in zips if Path(entry).parent == own]
     return [*(entry for entry in path if entry not in moved), *moved]
 

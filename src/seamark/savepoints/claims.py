@@ -17,20 +17,28 @@ import threading
 import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.envelope import create_record, load_record, read_record
 from seamark.checkpoint.inspection import RESTORING
+from seamark.checkpoint.lineages import LINEAGES, job_directory, lineage_directory, lineages_of
 from seamark.checkpoint.store import JobIdentity
-from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, parse_path
-from seamark.file_systems import in_threads
-from seamark.file_systems.location import same_place, storage_uri
-from seamark.model.errors import CorruptRecordError, RestoreError, SavepointError, UserError
+from seamark.files import Directory, in_threads
+from seamark.files.location import same_place, storage_uri
+from seamark.model.errors import (
+    CorruptRecordError,
+    RestoreError,
+    SavepointError,
+    SeamarkError,
+    UserError,
+)
 from seamark.model.job_state import JobState
 from seamark.runtime.checkpoint_history import exists, open_storage
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.listing import known_lineages
 from seamark.runtime.registry import find_job
 from seamark.savepoints.record import (
     SAVEPOINT,
@@ -57,22 +65,48 @@ class Claim:
     claimed_at: float
 
 
-def read_claim(files: CheckpointFiles) -> Claim | None:
+def read_claim(files: Directory) -> Claim | None:
     """Return the claim on the savepoint in `files`, or None; raises CorruptRecordError."""
     try:
-        return load_record(files, _KIND, CLAIMED, lambda body: Claim(**body))
+        return load_record(files, _KIND, CLAIMED, Claim)
     except FileNotFoundError:
         return None
 
 
-def claim(files: CheckpointFiles, job_id: str, name: str, directory: str) -> None:
-    """Give the savepoint to this job; repeated for the same job, it does nothing. Raises
-    RestoreError if another job was first."""
+def claim(files: Directory, job_id: str, name: str, directory: str) -> None:
+    """Give the savepoint to this job; repeated for the same job, it does nothing. Ends a claim of
+    a job that is gone. Raises RestoreError if another job was first."""
     mine = Claim(job_id, name, directory, time.time())
-    if not create_record(files, _KIND, CLAIMED, asdict(mine)):
+    while not create_record(files, _KIND, CLAIMED, asdict(mine)):
         found = read_claim(files)
-        if found is None or found.job_id != job_id:
+        if found is not None and found.job_id == job_id:
+            return
+        if found is None or is_owned(found, job_directory(directory)):
             raise RestoreError(claimed_by(files.uri, found))
+        files.delete(CLAIMED)
+
+
+def is_owned(found: Claim, asking: str = "") -> bool:
+    """Return whether the claim's job is there, or its restore may still be ended; true if that
+    cannot be read. Of the restores into the job's directory `asking` only one is ended, so those
+    that were cut off there do not count."""
+    job = job_directory(found.job_directory)
+    lineage = found.job_directory.removeprefix(job).strip("/")
+    try:
+        if not exists(job):
+            return False
+        files = open_storage(job)
+        begun = _body(files, "restoring", f"{lineage}/{RESTORING}")
+        chain = [lineage_directory(number) for number in lineages_of(files)]
+        if lineage in chain:
+            own = _body(files, "job", f"{lineage}/job.json")
+            return found.job_id in (own.get("job_id"), begun.get("job_id"))
+        current = _body(files, "job", f"{chain[-1]}/job.json")
+        can_end = begun.get("supersedes") == current.get("job_id") and not same_place(job, asking)
+        return can_end and begun.get("job_id") == found.job_id
+    except (SeamarkError, OSError) as error:
+        log.warning("savepoint claimed by job %r: %s", found.job_name, error)
+        return True
 
 
 def claimed_by(uri: str, found: Claim | None) -> str:
@@ -135,14 +169,14 @@ def open_savepoint(path: str) -> SavepointRecord:
     return _read(_open(path))
 
 
-def _open(path: str) -> CheckpointFiles:
+def _open(path: str) -> Directory:
     uri = storage_uri(path, "savepoint")
     if not exists(uri):
         raise SavepointError(f"{uri}: there is no savepoint here")
     return open_storage(uri)
 
 
-def _read(files: CheckpointFiles) -> SavepointRecord:
+def _read(files: Directory) -> SavepointRecord:
     try:
         return read_savepoint(files)
     except CorruptRecordError as error:
@@ -166,19 +200,16 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
     else:
         listed = _read(files).files
     claim = read_claim(files)
-    if (
-        claim is not None
-        and exists(claim.job_directory)
-        and open_storage(claim.job_directory).list("")
-    ):
+    if claim is not None and is_owned(claim):
         raise SavepointError(
             f"savepoint {uri} is not disposed of: job {claim.job_name!r} ({claim.job_directory}) "
             "has claimed it, and deletes it when its own first checkpoint is complete"
         )
-    if storage is not None and (name := _restores_from(storage, uri)) is not None:
+    if storage is not None and (begun := _restores_from(storage, uri)) is not None:
         raise SavepointError(
-            f"savepoint {uri} is not disposed of: job {name!r} in {storage} is being restored from "
-            "it. Let that restore end (run the job again), or delete that job's directory"
+            f"savepoint {uri} is not disposed of: job {job_directory(begun)!r} in {storage} is "
+            "being restored from it. Let that restore end (run the job again), or delete what "
+            f"there is of it: {storage}/{begun}"
         )
     return remove_savepoint(files, listed)
 
@@ -204,20 +235,34 @@ def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
 
 
 def _restores_from(storage: str, uri: str) -> str | None:
-    """Return a job of the storage whose restore from this savepoint has begun and not ended."""
+    """Return a directory in the storage where a restore from this savepoint has begun and not
+    ended. One below a job that has gone on in another lineage since is never ended."""
     if not exists(storage):
         return None
     files = open_storage(storage)
     for name in files.list(""):
-        at = f"{name}/{RESTORING}"
-        if files.exists(at) and not files.exists(f"{name}/job.json"):
+        begun = [f"{name}/{LINEAGES}/{each}" for each in files.list(f"{name}/{LINEAGES}")]
+        for directory in (name, *begun):
             try:
-                found = read_record(files, "restoring", at).get("path")
-            except (CorruptRecordError, FileNotFoundError):
+                found = _body(files, "restoring", f"{directory}/{RESTORING}")
+                if not same_place(found.get("path"), uri):
+                    continue
+                chain = known_lineages(storage, name)
+                current = _body(files, "job", f"{chain[-1]}/job.json").get("job_id")
+            except CorruptRecordError:
                 continue
-            if same_place(found, uri):
-                return name
+            ended = directory in chain and files.exists(f"{directory}/job.json")
+            if not ended and found.get("supersedes") == current:
+                return directory
     return None
+
+
+def _body(files: Directory, kind: str, path: str) -> dict[str, Any]:
+    """Return a record's body, {} if it is missing; raises CorruptRecordError."""
+    try:
+        return read_record(files, kind, path.lstrip("/"))
+    except FileNotFoundError:
+        return {}
 
 
 # --- deletion of the files
@@ -235,7 +280,7 @@ _BESIDE = re.compile(r"\.(?P<name>.+)\.(crc|[0-9a-f]{16}\.tmp)")
 """Hadoop's checksum of a file on a local disk, or an unfinished file of ours."""
 
 
-def remove_savepoint(files: CheckpointFiles, listed: Collection[str] = ()) -> list[str]:
+def remove_savepoint(files: Directory, listed: Collection[str] = ()) -> list[str]:
     """Delete the savepoint in `files`; `listed` are the files in its record, if it has one. Return
     the other files of its directory; if there are any, the directory stays.
 

@@ -4,16 +4,17 @@ It is written last, by exclusive create: a directory without it is an incomplete
 never restored. `take/export.py` and `edit/` write it, `restore/planner.py` reads it for a restore.
 """
 
-import base64
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from seamark.checkpoint.envelope import load_record, seal_envelope
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import CorruptRecordError, SavepointError
+from seamark.model.records import read_as, record_of
 
 SAVEPOINT = "savepoint.json"
 KIND = "savepoint"
@@ -89,6 +90,8 @@ class Source:
     uid: str
     index: int
     offset: Any
+    kind: str = ""
+    """Spark's name of its kind, e.g. ``kafka``; "" if unknown."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class SavepointRecord:
     """By earlier epoch, in decimal, ascending, if it was decided and some sink had not committed
     it: for each sink's uid, the number of its committables of that epoch, and their rows. In
     `committables` they come before those of the savepoint's epoch, epoch by epoch."""
+    offsets_set: bool = False
+    """Whether its offsets are not those of its epoch: it is a copy by ``seamark offsets``."""
 
     def operator(self, uid: str) -> Operator:
         """Return the operator with this uid; raises SavepointError."""
@@ -164,57 +169,31 @@ class SavepointRecord:
                     yield operator, store, family
 
 
-def write_savepoint(files: CheckpointFiles, savepoint: SavepointRecord) -> None:
+def write_savepoint(files: Directory, savepoint: SavepointRecord) -> None:
     """Write ``savepoint.json``: the savepoint is complete. Raises FileExistsError."""
-    body = asdict(savepoint)
+    body = record_of(savepoint)
     del body["uri"]
-    body["committables"] = {
-        uid: [base64.b64encode(c).decode() for c in given]
-        for uid, given in savepoint.committables.items()
-    }
     files.create(SAVEPOINT, seal_envelope(KIND, body))
 
 
-def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
+def read_savepoint(files: Directory) -> SavepointRecord:
     """Read ``savepoint.json``, and none of the other files.
 
     Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError.
     """
     try:
-        return load_record(files, KIND, SAVEPOINT, lambda body: _savepoint(files.uri, body))
+        return load_record(files, KIND, SAVEPOINT, partial(_savepoint, files.uri))
     except FileNotFoundError:
-        if files.list(""):
+        if files.exists(TAKING):
             raise SavepointError(
                 f"{files.uri} is not a whole savepoint: it has no {SAVEPOINT}, which is written "
                 "last. Taking it was cut off; delete the directory and take another one"
             ) from None
-        raise SavepointError(f"{files.uri}: there is no savepoint here") from None
+        raise SavepointError(f"{files.uri}: there is no savepoint here; check the path") from None
 
 
 def _savepoint(uri: str, body: dict[str, Any]) -> SavepointRecord:
-    body["type"] = SavepointType(body["type"])
-    body["sinks"] = tuple(Sink(**s) for s in body.get("sinks", ()))
-    body["sources"] = tuple(Source(**s) for s in body["sources"])
-    body["source_lines"] = tuple(body["source_lines"])
-    body["operators"] = tuple(_operator(o) for o in body["operators"])
-    body["earlier"] = {
-        epoch: {uid: (count, rows) for uid, (count, rows) in of_epoch.items()}
-        for epoch, of_epoch in body.get("earlier", {}).items()
-    }
-    body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
-    body["committables"] = {
-        uid: tuple(base64.b64decode(c) for c in given)
-        for uid, given in body["committables"].items()
-    }
-    return SavepointRecord(uri=uri, **body)
-
-
-def _operator(body: dict[str, Any]) -> Operator:
-    stores = tuple(
-        Store(**{**s, "families": tuple(ColumnFamily(**f) for f in s["families"])})
-        for s in body["stores"]
-    )
-    return Operator(**{**body, "stores": stores})
+    return read_as(SavepointRecord, {**body, "uri": uri})
 
 
 # --- a savepoint being written
@@ -236,22 +215,22 @@ class Taking:
 
 
 def write_taking(
-    files: CheckpointFiles, job_id: str, job_name: str, job_directory: str, epoch: int
+    files: Directory, job_id: str, job_name: str, job_directory: str, epoch: int
 ) -> None:
     """Mark a new directory as an incomplete savepoint; raises FileExistsError."""
     taking = Taking(job_id, job_name, job_directory, epoch, time.time())
     files.create(TAKING, seal_envelope("taking", asdict(taking)))
 
 
-def require_new(files: CheckpointFiles, *marked: str) -> None:
+def require_new(files: Directory, *marked: str) -> None:
     """Raise SavepointError if the directory for a savepoint holds anything else than `marked`."""
     if set(files.list("")).difference(marked):
         raise SavepointError(f"savepoint {files.uri}: the directory is not empty; give a new one")
 
 
-def read_taking(files: CheckpointFiles) -> Taking | None:
+def read_taking(files: Directory) -> Taking | None:
     """Return the mark of an incomplete savepoint, None if it is missing or damaged."""
     try:
-        return load_record(files, "taking", TAKING, lambda body: Taking(**body))
+        return load_record(files, "taking", TAKING, Taking)
     except (FileNotFoundError, CorruptRecordError):
         return None

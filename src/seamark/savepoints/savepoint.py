@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from seamark.file_systems.location import storage_uri
+from seamark.files.location import storage_uri
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.session import spark_session
 from seamark.savepoints import record
@@ -58,7 +58,8 @@ class Savepoint:
         `state` has the form returned by `read_state` with the same `family` and `store`, one row
         for each key. Seamark makes Spark's dependent state agree with it: the counts of a join or a
         list, the indexes of timers and of expiring values. Raises SavepointError if `state` has
-        other columns or contradicts itself, for example with overlapping sessions of one key.
+        other columns or contradicts itself, for example with overlapping sessions of one key;
+        DamagedCheckpointError, with nothing written, if this savepoint is damaged.
         """
         target = storage_uri(to, "savepoint")
         editing.with_state(self._spark, self.record, uid, state, target, family=family, store=store)

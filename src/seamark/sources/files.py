@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from seamark.contracts.source import StreamReader
-from seamark.file_systems.location import check_characters
+from seamark.files.location import check_characters
+from seamark.files.uri import shared_uri
 from seamark.model.errors import ConfigurationError
 from seamark.sources.settings import Ending, check_ending, checked_options
 
@@ -27,8 +28,9 @@ class FileSource(Ending):
     """Read the files of a directory, present and future.
 
     path: a directory, or a glob of directories, on any Hadoop file system of Spark's; a path
-        without a scheme is on Spark's default one: this machine, unless configured otherwise. Spark
-        takes ``%20`` and ``#`` literally, and ``*?[]{}`` as a pattern.
+        without a scheme is on Spark's default one: this machine, unless configured otherwise, and
+        if it is relative, below the directory where Spark was started: `os.chdir` does not change
+        it. Spark takes ``%20`` and ``#`` literally, and ``*?[]{}`` as a pattern.
     format: ``"json"`` (one object per line), ``"parquet"``, ``"csv"``, ``"text"`` (one column,
         ``value``), ``"orc"`` or ``"xml"``.
     schema: as DDL, ``"user STRING, at TIMESTAMP"``, or a `StructType`. Needed, except for text: a
@@ -70,6 +72,14 @@ class FileSource(Ending):
     def describe(self) -> str:
         """Return the format and the directory."""
         return f"{self.format} files in {self.path}"
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The directory, as `FileSink.places` names it; none for one that only Spark can reach."""
+        try:
+            return (f"files: {shared_uri(str(self.path), 'FileSource: path')}",)
+        except ConfigurationError:
+            return ()
 
     def reader(self) -> StreamReader:
         """Return Spark's file reader with these settings."""

@@ -16,10 +16,12 @@ from seamark.model.findings import Finding
 from seamark.model.kafka_options import to_java
 from seamark.sources.kafka_admin import (
     KafkaGroupOffsets,
-    ask_retention,
+    ask_topics,
     not_told,
     retention_too_short,
+    topics_missing,
 )
+from seamark.sources.registry_values import RegistryDecoder, RegistryValues
 from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
@@ -70,6 +72,17 @@ class KafkaSource(Ending):
     isolation_level: ``"read_committed"`` leaves out rows of aborted transactions and waits for
         undecided ones. With Kafka's own default, ``"read_uncommitted"``, a job gets rows withdrawn
         by their exactly-once producer, and then their repetition: duplicates that no sink can undo.
+    value_format: ``"avro"``, ``"protobuf"`` or ``"json-schema"``: `value` is no longer bytes, but
+        the columns of the reader's schema, as a struct (``select("value.*")``), read from
+        Confluent's wire format by each record's writer's schema
+        (docs/how-to/read-registry-values.md). A tombstone's is null.
+    schema_registry: for it: settings of Confluent's registry client, as ``{"url": …}``. Tasks ask
+        it too, with the extra ``[avro]`` (or ``[protobuf]``) on each executor.
+    value_schema: the reader's schema: its version at the registry, or its text; else the latest
+        version, looked up whenever the program starts.
+    subject: the registry's name for the schema; ``<topic>-value`` for a single topic.
+    on_bad_row: an unreadable record ``"fail"``s the epoch, or ``"keep"`` has it as a row with
+        `value` null and a further column, `unreadable`: a struct of `reason` and `value` (bytes).
     options: Spark's other reader options, e.g. ``maxOffsetsPerTrigger``, and the consumer's as
         ``kafka.…``; logins and certificates also by librdkafka's names, as a Kafka sink has them
         (``kafka.sasl.username``, ``kafka.ssl.ca.location``). ``failOnDataLoss`` is true unless set
@@ -88,6 +101,11 @@ class KafkaSource(Ending):
     group_id: str | None = None
     isolation_level: str = "read_committed"
     options: Mapping[str, object] = field(default_factory=dict, repr=False)  # may hold passwords
+    value_format: str | None = None
+    schema_registry: Mapping[str, Any] | None = field(default=None, repr=False)  # its login
+    value_schema: int | str | None = None
+    subject: str | None = None
+    on_bad_row: str = "fail"
     replayable: ClassVar[bool] = True
     """Kafka keeps the rows between two offsets, for as long as its retention says."""
 
@@ -137,6 +155,7 @@ class KafkaSource(Ending):
             )
         options = checked_options(self.options, self._name, _OWNED, _OWNED_PREFIXES)
         object.__setattr__(self, "options", to_java(options, self._name))
+        self._values()
 
     def describe(self) -> str:
         """Return the topics, and the isolation level if it is not the safe one."""
@@ -165,6 +184,11 @@ class KafkaSource(Ending):
         options.update({name: str(value) for name, value in self.options.items()})
         return StreamReader("kafka", options)
 
+    def create_decoder(self) -> RegistryDecoder | None:
+        """See `DecodedSource`."""
+        values = self._values()
+        return None if values is None else values.decoder()
+
     def create_offset_committer(self, jvm: Any) -> KafkaGroupOffsets | None:
         """Return the committer of offsets to `group_id`; None without one."""
         if self.group_id is None:
@@ -172,12 +196,41 @@ class KafkaSource(Ending):
         return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
 
     def inspect_source(self, uid: str, jvm: Any, tolerated_downtime_s: float) -> list[Finding]:
-        """See `InspectedSource`: whether the topics keep their rows for long enough."""
+        """See `InspectedSource`: whether the topics are there, and keep their rows for long
+        enough."""
         try:
-            topics = ask_retention(jvm, self.reader().options)
+            topics, missing = ask_topics(jvm, self.reader().options)
         except OSError as error:
             return [not_told(uid, self.bootstrap_servers, error)]
-        return list(retention_too_short(uid, topics, tolerated_downtime_s))
+        return [
+            *topics_missing(uid, missing, self.bootstrap_servers),
+            *retention_too_short(uid, topics, tolerated_downtime_s),
+        ]
+
+    def _values(self) -> RegistryValues | None:
+        """Return how values are encoded, None for plain bytes; raises ConfigurationError."""
+        if self.value_format is None:
+            given = {
+                "schema_registry": self.schema_registry is not None,
+                "value_schema": self.value_schema is not None,
+                "subject": self.subject is not None,
+                "on_bad_row": self.on_bad_row != "fail",
+            }
+            for setting in (name for name, is_given in given.items() if is_given):
+                raise ConfigurationError(
+                    f"{self._name}: {setting} is given and value_format is None; give "
+                    "value_format=, or leave it out"
+                )
+            return None
+        return RegistryValues(
+            self._name,
+            tuple(self.topics or ()),
+            self.value_format,
+            self.schema_registry,  # type: ignore[arg-type]  # None is refused there
+            self.subject,
+            self.value_schema,
+            self.on_bad_row,
+        )
 
     @property
     def _name(self) -> str:

@@ -23,13 +23,15 @@ class Retention:
     retention_s: float
 
 
-def ask_retention(jvm: Any, options: Mapping[str, str]) -> list[Retention]:
-    """Return the retention of each topic in the options of Spark's reader; leaves out topics that
-    are only compacted, or do not exist. Raises OSError with the brokers' answer."""
+def ask_topics(jvm: Any, options: Mapping[str, str]) -> tuple[list[Retention], list[str]]:
+    """Return the retention of each topic in the options of Spark's reader, but of those that are
+    only compacted, and the named topics that the brokers do not show. Raises OSError with the
+    brokers' answer."""
     admin = _admin_client(jvm, options, ANSWER_MS)
     try:
         unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-        names = _topics(jvm, options, set(admin.listTopics().names().get(ANSWER_MS, unit)))
+        existing = set(admin.listTopics().names().get(ANSWER_MS, unit))
+        names = _topics(jvm, options, existing)
         kinds = jvm.org.apache.kafka.common.config
         asked = jvm.java.util.ArrayList()
         for name in names:
@@ -40,23 +42,42 @@ def ask_retention(jvm: Any, options: Mapping[str, str]) -> list[Retention]:
         _raise_said(error)
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
-    return [
+    retained = [
         Retention(name, _limit_s(config.get("retention.ms").value()))
         for name, config in configs
         if "delete" in str(config.get("cleanup.policy").value())
     ]
+    return retained, sorted(_named(options) - existing)
 
 
 def _topics(jvm: Any, options: Mapping[str, str], existing: set[str]) -> list[str]:
     if pattern := options.get("subscribePattern"):
         matches = jvm.java.util.regex.Pattern.matches
         return sorted(name for name in existing if matches(pattern, name))
-    return sorted(existing & {name.strip() for name in options.get("subscribe", "").split(",")})
+    return sorted(existing & _named(options))
+
+
+def _named(options: Mapping[str, str]) -> set[str]:
+    return {name.strip() for name in options.get("subscribe", "").split(",")} - {""}
 
 
 def _limit_s(text: object) -> float:
     milliseconds = int(str(text))
     return milliseconds / 1000 if milliseconds >= 0 else float("inf")
+
+
+def topics_missing(uid: str, missing: list[str], servers: str) -> Iterator[Finding]:
+    """Spark's reader waits for no topic: its query would fail."""
+    if missing:
+        one = len(missing) == 1
+        yield Finding(
+            FindingCode.SV004,
+            f"source `{uid}`",
+            f"topic{'' if one else 's'} {', '.join(map(repr, missing))} "
+            f"{'does' if one else 'do'} not exist at the brokers at {servers}",
+            f"correct the name{'' if one else 's'}, or create {'it' if one else 'them'}; where "
+            "this user may not see a topic, grant DESCRIBE on it",
+        )
 
 
 def retention_too_short(

@@ -10,15 +10,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.errors import ConfigurationError
-from seamark.streaming.job import Place
 
 Sink = TwoPhaseCommitSink[Any]
 
-_ELSEWHERE = {
-    "console": "it keeps nothing: write it with df.writeStream",
-    "memory": "no restart finds its rows again: write it with df.writeStream",
-    "noop": "it keeps nothing: write it with df.writeStream",
-}
 _JDBC_IGNORED = ("driver", "batchsize", "numpartitions", "isolationlevel", "truncate")
 _DATABASES = ("postgresql", "mysql", "mariadb")
 _NAMES = {
@@ -74,12 +68,48 @@ class Options:
         """Raise ConfigurationError for an option that nobody took. Shows no value: it may be a
         secret."""
         for name, (written, _) in self._given.items():
-            near = difflib.get_close_matches(name, [k.lower() for k in self._known], n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
             raise ConfigurationError(
-                f'write_stream: format "{self.format}" has no option {written!r} here; {hint}it '
-                f"takes {', '.join(self._known)}"
+                f'write_stream: format "{self.format}" has no option {written!r} here; '
+                f"{nearest(name, self._known)}it takes {', '.join(self._known)}"
             )
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return a question that names the known option nearest to a wrong one; "" if none is near."""
+    near = difflib.get_close_matches(name, [k.lower() for k in known], n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a query's job is: `location` is its Spark checkpoint location, a URI, and `query_name`
+    the name given to the query, None if it has none."""
+
+    location: str
+    query_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.storage.partition(":")[2].strip("/"):
+            raise ConfigurationError(
+                f"write_stream: checkpointLocation is {self.location!r}, which lies in no "
+                "directory; give one such as '/var/lib/checkpoints/clicks': the directory above it "
+                "is the storage in which seamark list finds the query"
+            )
+
+    @property
+    def storage(self) -> str:
+        """The directory of the location."""
+        return self.location.rpartition("/")[0]
+
+    @property
+    def directory(self) -> str:
+        """The location's own name."""
+        return self.location.rpartition("/")[2]
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.query_name or self.directory
 
 
 @dataclass(frozen=True)
@@ -130,6 +160,7 @@ def files(target: Target) -> Sink:
         options.format,
         partition_by=target.partition_by,
         compression="none" if compression == "uncompressed" else compression,
+        target_file_size=options.take("target_file_size"),
         hadoop=options.below("fs."),
         **more,
     )
@@ -145,7 +176,37 @@ def delta(target: Target) -> Sink:
         partition_by=target.partition_by,
         create_table=True,
         storage_options=options.below("fs."),
+        keys=_keys(options),
+        op=options.take("op"),
+        target_file_size=options.take("target_file_size"),
     )
+
+
+def iceberg(target: Target) -> Sink:
+    """`IcebergSink`; as Spark's `toTable` it makes a missing table. Its catalog is that of the
+    options ``catalog.…``."""
+    from seamark.sinks.iceberg import IcebergSink
+
+    options = target.options
+    catalog = options.below("catalog.")
+    keys = _keys(options)
+    return IcebergSink(
+        options.need("path", "shop.clicks"),
+        {name.removeprefix("catalog."): value for name, value in catalog.items()},
+        options.take("catalog_name") or "default",
+        partition_by=target.partition_by,
+        create_table=True,
+        merge_schema=options.flag("mergeSchema", default=False),
+        storage_options=options.below("fs."),
+        mode="upsert" if keys else "append",
+        keys=keys,
+        op=options.take("op"),
+        target_file_size=options.take("target_file_size"),
+    )
+
+
+def _keys(options: Options) -> list[str]:
+    return [key.strip() for key in (options.take("keys") or "").split(",") if key.strip()]
 
 
 def jdbc(target: Target) -> Sink:
@@ -157,7 +218,7 @@ def jdbc(target: Target) -> Sink:
     user, password = options.take("user"), options.take("password")
     for name in _JDBC_IGNORED:
         options.take(name)
-    keys = [key.strip() for key in (options.take("keys") or "").split(",") if key.strip()]
+    keys = _keys(options)
     more: dict[str, Any] = {
         "mode": options.take("mode") or ("upsert" if keys else "staged"),
         "keys": keys,
@@ -170,11 +231,11 @@ def jdbc(target: Target) -> Sink:
         raise ConfigurationError(
             f'write_stream: format "jdbc": url is of {url.partition("//")[0]!r}; give '
             f"{' or '.join(f'jdbc:{name}://…' for name in _DATABASES)}. Any other database: "
-            "foreach_batch, or sm.WriteAheadSink.spark_format"
+            "sm.write_stream(df, sm.SqlSink(…)), foreach_batch, or sm.WriteAheadSink.spark_format"
         )
     if kind == "postgresql":
+        from seamark.sinks.internal.table_sink import plain_name
         from seamark.sinks.postgres import PostgresSink
-        from seamark.sinks.postgres.connection import plain_name
 
         names = _table_names(table, kind, 'orders, shop.orders, "Orders", shop."Orders"', 3)
         if names[:-2] not in ([], [unquote(urlsplit(rest).path.strip("/"))]):
@@ -190,6 +251,25 @@ def jdbc(target: Target) -> Sink:
     if len(names) == 2:
         rest = urlsplit(rest)._replace(path=f"/{quote(names[0], safe='')}").geturl()
     return MySQLSink(_server_url(rest, user, password, "mysql", ()), names[-1], **more)
+
+
+def noop(target: Target) -> Sink:
+    """`NoopSink`: nothing is kept."""
+    from seamark.streaming.trial_sinks import NoopSink
+
+    return NoopSink()
+
+
+def console(target: Target) -> Sink:
+    """`ConsoleSink`."""
+    from seamark.sinks.write_ahead.console import ConsoleSink
+
+    rows = target.options.take("numRows") or "20"
+    if not rows.isdecimal():
+        raise ConfigurationError(
+            f'write_stream: format "console": option numRows is {rows!r}; give a whole number'
+        )
+    return ConsoleSink(int(rows), target.options.flag("truncate", default=True))
 
 
 def _table_names(text: str, kind: str, forms: str, most: int) -> list[str]:
@@ -232,7 +312,10 @@ _FORMATS: dict[str, Callable[[Target], Sink]] = {
     "kafka": kafka,
     **dict.fromkeys(("parquet", "json", "csv"), files),
     "delta": delta,
+    "iceberg": iceberg,
     "jdbc": jdbc,
+    "console": console,
+    "noop": noop,
 }
 
 
@@ -246,15 +329,12 @@ def sink_of(
     option that is not known, and for what the format cannot do."""
     name = format_.lower()
     if name not in _FORMATS:
-        why = _ELSEWHERE.get(
-            name,
-            "any other format that Spark can write: sm.write_stream(df, "
-            f"sm.WriteAheadSink.spark_format({format_!r}, {{…}})), or foreach_batch",
-        )
         raise ConfigurationError(
-            f"write_stream: format is {format_!r}; there are {', '.join(_FORMATS)}; {why}"
+            f"write_stream: format is {format_!r}; there are {', '.join(_FORMATS)}, memory; any "
+            "other format that Spark can write: sm.write_stream(df, "
+            f"sm.WriteAheadSink.spark_format({format_!r}, {{…}})), or foreach_batch"
         )
-    if partition_by and _FORMATS[name] not in (files, delta):
+    if partition_by and _FORMATS[name] not in (files, delta, iceberg):
         raise ConfigurationError(
             f'write_stream: partitionBy is {list(partition_by)!r}, and format "{name}" has no '
             "partitions by column; leave it out"

@@ -7,6 +7,7 @@ them. So Seamark goes on from a plain query's location, and a plain query from S
 import sys
 import threading
 from collections.abc import Mapping
+from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,52 +28,25 @@ from seamark.model.redaction import secrets_in
 from seamark.runtime.kafka_topics import kafka_options, subscription
 from seamark.runtime.operator_uids import name_in_spark
 from seamark.runtime.planned_query import name_part, sources_of
-from seamark.runtime.plans import name_of, scala_class
+from seamark.runtime.plans import frame_of, name_of
+from seamark.runtime.stop_signals import program_has_ended
 from seamark.savepoints.restore.options import RestoreOptions
+from seamark.streaming.formats import Place
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.tables import Table
+from seamark.streaming.trial_sinks import MemoryTable
 
 _PACKAGE = str(Path(__file__).parent)
 SINK = "sink"
 """The uid of a query's sink."""
+LOOK_S = 0.5
+"""How often a query looks whether its program has ended."""
 _REPLAYABLE = (
     "kafka", "rate", "rate-micro-batch", "seamark-datagen", "delta", "iceberg", "hudi", "kinesis",
     "aws-kinesis", "eventhubs", "pulsar", "parquet", "json", "csv", "text", "orc", "avro", "xml",
     "binaryfile",
 )  # fmt: skip
 """Formats that give the rows between two offsets again. Of any other one it is not known."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a query's job is: `location` is its Spark checkpoint location, a URI, and `query_name`
-    the name given to the query, None if it has none."""
-
-    location: str
-    query_name: str | None = None
-
-    def __post_init__(self) -> None:
-        if not self.storage.partition(":")[2].strip("/"):
-            raise ConfigurationError(
-                f"write_stream: checkpointLocation is {self.location!r}, which lies in no "
-                "directory; give one such as '/var/lib/checkpoints/clicks': the directory above it "
-                "is the storage in which seamark list finds the query"
-            )
-
-    @property
-    def storage(self) -> str:
-        """The directory of the location."""
-        return self.location.rpartition("/")[0]
-
-    @property
-    def directory(self) -> str:
-        """The location's own name."""
-        return self.location.rpartition("/")[2]
-
-    @property
-    def name(self) -> str:
-        """The job's name."""
-        return self.query_name or self.directory
 
 
 @dataclass(frozen=True)
@@ -91,7 +65,7 @@ class StreamJob(Job):
     explained: list[Job] | None = None
     """Set by ``seamark explain``: the queries that the program would have started."""
 
-    table: Table | None = None
+    table: Table | MemoryTable | None = None
     """Made when nothing is left that refuses the query."""
 
     def __init__(
@@ -182,18 +156,18 @@ def _run(run: JobRun, query: StreamQuery) -> None:
 
 def _stop_at_end(run: JobRun) -> None:
     """Stop the query when the program has ended without a stop; it may be waiting for a restart."""
-    threading.main_thread().join()
-    run.supervisor.stop()
+    while wait([run.supervisor.outcome], LOOK_S).not_done:
+        if program_has_ended():
+            run.supervisor.stop()
+            return
 
 
 def _sources(frame: DataFrame, *, bounded: bool) -> list[DeclaredSource]:
     """Return the sources by Spark's numbers, ``source-0`` first. `bounded`: the query ends with
     what is there."""
-    dataset = scala_class(frame._jdf, "org.apache.spark.sql.classic.Dataset")
-    session = frame.sparkSession
     found = []
     for number, leaf in enumerate(sources_of(frame)):
-        own = DataFrame(dataset.ofRows(session._jsparkSession, leaf), session)
+        own = frame_of(leaf, frame.sparkSession)
         format_ = _format(leaf)
         options = kafka_options(own)
         what = f"Spark stream from {format_}"

@@ -104,6 +104,14 @@ def find_table(
                     "Spark would read a quotation mark or a line end in a text wrongly there; give "
                     f"ALTER TABLE {name} SET SERDEPROPERTIES ({_options(_READS_CSV)})"
                 )
+            theirs = [str(column) for column in found.dataSchema().fieldNames()]
+            partitions = {column.lower() for column in columns}
+            ours = [column for column in frame.columns if column.lower() not in partitions]
+            if [column.lower() for column in ours] != [column.lower() for column in theirs]:
+                raise ValueError(
+                    f"Spark reads CSV by place: the table has the columns {', '.join(theirs)}, and "
+                    f"the DataFrame {', '.join(ours)}; select them in the table's order"
+                )
         if format_ is not None and format_.lower() != provider:
             raise ValueError(f"format is {format_!r}, and the table is of {provider!r}")
         if by and [c.lower() for c in by] != [c.lower() for c in columns]:

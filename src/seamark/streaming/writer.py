@@ -1,9 +1,11 @@
 """`write_stream`, and the writer that it returns: pyspark's `DataStreamWriter`, name by name."""
 
-from __future__ import annotations
-
+import atexit
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from py4j.protocol import Py4JJavaError
@@ -15,17 +17,20 @@ from seamark.api.declarations import check_name
 from seamark.api.rest_config import RestConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.write_ahead import EpochToken
-from seamark.file_systems.location import storage_uri
+from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.connect import require_classic
 from seamark.sinks.write_ahead import WriteAheadSink
-from seamark.streaming.formats import sink_of
-from seamark.streaming.job import Place, StreamJob, Trigger
+from seamark.streaming.formats import Options, Place, sink_of
+from seamark.streaming.job import StreamJob, Trigger
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.tables import Table, find_table
+from seamark.streaming.trial_sinks import MemoryTable, for_each_row
 
 LOCATION = "checkpointLocation"
 _CONFIGURED = "spark.sql.streaming.checkpointLocation"
+_FOR_TRIALS = ("console", "memory", "noop")
+"""They need no checkpoint location, as in Spark: they get one that goes with the program."""
 
 
 def write_stream(
@@ -36,7 +41,7 @@ def write_stream(
     rest: RestConfig | None = None,
     on_bad_row: Literal["fail", "dead_letter"] = "fail",
     dead_letters: TwoPhaseCommitSink[Any] | None = None,
-) -> DataStreamWriter:
+) -> "DataStreamWriter":
     """Return a writer for a streaming DataFrame, as ``df.writeStream`` does; its sinks keep what
     theirs promise.
 
@@ -82,14 +87,15 @@ class DataStreamWriter:
     _partition_by: tuple[str, ...] = ()
     _query_name: str | None = None
     _trigger: Trigger = field(default_factory=Trigger)
-    _table: Table | None = None
+    _table: Table | MemoryTable | None = None
 
-    def format(self, source: str) -> DataStreamWriter:
-        """Set the sink's format: kafka, parquet, json, csv, delta, jdbc (docs/write-stream.md)."""
+    def format(self, source: str) -> "DataStreamWriter":
+        """Set the sink's format: kafka, parquet, json, csv, delta, iceberg, jdbc, console, memory,
+        noop (docs/write-stream.md)."""
         self._format = _text(source, "format")
         return self
 
-    def option(self, key: str, value: object) -> DataStreamWriter:
+    def option(self, key: str, value: object) -> "DataStreamWriter":
         """Set an option of the sink, as Spark's own takes it, or ``checkpointLocation``."""
         key = _text(key, "option: its name")
         if not isinstance(value, str | int | float | bool | None):
@@ -103,13 +109,13 @@ class DataStreamWriter:
             self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
 
-    def options(self, **options: object) -> DataStreamWriter:
+    def options(self, **options: object) -> "DataStreamWriter":
         """Set several options."""
         for key, value in options.items():
             self.option(key, value)
         return self
 
-    def outputMode(self, outputMode: str) -> DataStreamWriter:
+    def outputMode(self, outputMode: str) -> "DataStreamWriter":
         """Set Spark's output mode: append, update or complete."""
         mode = _text(outputMode, "outputMode").lower()
         if mode not in OUTPUT_MODES:
@@ -120,7 +126,7 @@ class DataStreamWriter:
         self._output_mode = mode
         return self
 
-    def partitionBy(self, *cols: str | list[str]) -> DataStreamWriter:
+    def partitionBy(self, *cols: str | list[str]) -> "DataStreamWriter":
         """Set the columns of the files' directories, or of the Delta table's partitions."""
         names = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
         self._partition_by = tuple(_text(name, "partitionBy") for name in names)
@@ -133,7 +139,7 @@ class DataStreamWriter:
             "and leave clusterBy out"
         )
 
-    def queryName(self, queryName: str) -> DataStreamWriter:
+    def queryName(self, queryName: str) -> "DataStreamWriter":
         """Set the query's name; it is the job's name as well."""
         self._query_name = check_name(queryName, "write_stream: queryName")
         return self
@@ -146,7 +152,7 @@ class DataStreamWriter:
         continuous: str | None = None,
         availableNow: bool | None = None,
         realTime: str | None = None,
-    ) -> DataStreamWriter:
+    ) -> "DataStreamWriter":
         """Set when rows are processed: give one argument. Without a trigger epochs follow one
         another at once."""
         given = locals().items()
@@ -171,21 +177,21 @@ class DataStreamWriter:
         self._trigger = Trigger(bounded=True, once=name == "once")
         return self
 
-    def foreach(self, f: object) -> NoReturn:
-        """Refuse: a row is written before its epoch is decided."""
-        raise ConfigurationError(
-            "write_stream: foreach is not supported: it writes rows before their epoch is decided. "
-            "Give foreach_batch(fn), or a sink of your own (docs/write-a-sink.md)"
-        )
+    def foreach(self, f: object) -> "DataStreamWriter":
+        """Call ``f(row)``, or ``f.open(partition_id, epoch_id)``, ``f.process(row)`` and
+        ``f.close(error)``, for the rows of each decided epoch, in tasks (docs/write-stream.md).
+        Raises what PySpark raises for an object without these methods."""
+        self._sink = WriteAheadSink.foreach_batch(for_each_row(f), with_epoch=True)
+        return self
 
-    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> DataStreamWriter:
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> "DataStreamWriter":
         """Call ``func(df, batch_id)`` for each epoch with rows, as `foreach_batch` does."""
         self._sink = WriteAheadSink.foreach_batch(func, with_epoch=True)
         return self
 
     def foreach_batch(
         self, func: Callable[[DataFrame, EpochToken], None], *, idempotent: bool = False
-    ) -> DataStreamWriter:
+    ) -> "DataStreamWriter":
         """Call ``func(df, token)`` for each epoch with rows, when the epoch is decided: with the
         same rows and the same token until it returns (docs/write-stream.md).
 
@@ -253,7 +259,9 @@ class DataStreamWriter:
         )
         job = StreamJob(place, self._trigger, self._output_mode, self._checkpoint, self._rest)
         sink = self._sink
-        if sink is None:
+        if sink is None and (self._format or "").lower() == "memory":
+            sink = self._memory(given, place)
+        elif sink is None:
             if self._format is None:
                 raise ConfigurationError(
                     "write_stream: nothing says where the rows go; give format(…) and its options, "
@@ -272,6 +280,24 @@ class DataStreamWriter:
         job.table = self._table
         return job
 
+    def _memory(self, given: Mapping[str, str], place: Place) -> TwoPhaseCommitSink[Any]:
+        """Return the sink of format memory; its view is made when nothing refuses the query."""
+        Options("memory", given).require_none_left()
+        whole = self._output_mode == "complete"
+        if place.query_name is None or self._partition_by:
+            raise ConfigurationError(
+                'write_stream: format "memory" needs queryName, the name of its view, and takes no '
+                "partitionBy"
+            )
+        begun = Path(place.location.removeprefix("file://")) / "offsets"
+        if place.location.startswith("file:") and begun.exists() and not whole:
+            raise ConfigurationError(
+                f"write_stream: the checkpoint in {place.location} has gone on, and the rows of "
+                'format "memory" are gone with their program; delete it to start over'
+            )
+        self._table = table = MemoryTable(self._dataframe, place.query_name, whole=whole)
+        return WriteAheadSink.foreach_batch(table.put, with_epoch=True)
+
     def _columns(self, names: Sequence[str]) -> list[str]:
         """Return the names as the DataFrame writes them: to Spark their case does not matter."""
         own = self._dataframe.columns
@@ -283,6 +309,10 @@ class DataStreamWriter:
         for name in [name for name in given if name.lower() == LOCATION.lower()]:
             return storage_uri(given.pop(name), f"write_stream: {LOCATION}")
         root = self._dataframe.sparkSession.conf.get(_CONFIGURED, None)
+        if not root and (self._format or "").lower() in _FOR_TRIALS:
+            made = tempfile.mkdtemp(prefix="seamark-")
+            atexit.register(shutil.rmtree, made, ignore_errors=True)
+            return storage_uri(f"{made}/{self._query_name or 'query'}", f"write_stream: {LOCATION}")
         if root and self._query_name:
             return storage_uri(
                 f"{root.rstrip('/')}/{self._query_name}", f"write_stream: {_CONFIGURED}"

@@ -291,18 +291,18 @@ class Checker:
 
     def _by_epoch(self, sink: _Sink, early: Numbers) -> list[Anomaly]:
         rows = sink.unreported(Kind.ABORTED_READ, early, self.count)
-        found = []
+        anomalies = []
         for epoch in np.unique(self._epochs.values[rows]):
             of_epoch = rows[self._epochs.values[rows] == epoch]
             at_s = float(sink.first_seen_s.values[of_epoch].min())
             before_s = self._decided[int(epoch)] - at_s
-            found.append(
+            anomalies.append(
                 Anomaly(
                     Kind.ABORTED_READ, sink.name, "concurrent", at_s, tuple(of_epoch.tolist()),
                     f"shown {before_s:.3f} s before epoch {epoch} was decided",
                 )
             )  # fmt: skip
-        return found
+        return anomalies
 
     def _judge_times(self, sink: _Sink, read: Read) -> None:
         """A count that is too low has lost rows, one that is too high has some twice."""

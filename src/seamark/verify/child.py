@@ -1,4 +1,4 @@
-"""A process killed by the conformance suite: ``python -m seamark.verify.child write|commit``.
+"""A process killed by the conformance suite: ``python -m seamark.verify.child write|commit|abort``.
 
 It is outside the suite's own package, because importing pytest would double such a process's cost.
 Reads one pickled tuple from standard input (made by the suite: sink, whether to die, context, …)
@@ -22,8 +22,8 @@ def main() -> None:
             writer.write(batch)
         result = [sink.dump(committable) for committable in writer.prepare_commit()]
     else:
-        committer = sink.create_committer(context)
-        result = [how.name for how in committer.commit([sink.load(one) for one in data])]
+        end = getattr(sink.create_committer(context), sys.argv[1])
+        result = [how.name for how in end([sink.load(one) for one in data])]
     sys.stdout.buffer.write(pickle.dumps(result))
     sys.stdout.buffer.flush()
     if die:

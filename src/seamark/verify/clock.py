@@ -44,8 +44,8 @@ class WrongClock:
 
 
 def _library() -> Path:
-    found = importlib.util.find_spec("libfaketime")
-    origin = found.origin if found else None
+    spec = importlib.util.find_spec("libfaketime")
+    origin = spec.origin if spec else None
     libraries = [*Path(origin).parent.rglob("libfaketime.so.1")] if origin else []
     if not libraries:
         raise MissingDependencyError("libfaketime is not installed; pip install libfaketime")

@@ -13,33 +13,34 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import psutil
 
 from seamark.model import failpoints
+
+T = TypeVar("T")
 
 MARK = "SEAMARK_CHAOS_RUN"
 
 
 def marked(mark: str) -> list[psutil.Process]:
     """Return every living process whose environment has this mark."""
-    found = []
+    living = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
+                living.append(process)
+    return living
 
 
 def kill_marked(mark: str) -> None:
     """End every process with this mark by SIGKILL; return when all are gone."""
     while living := marked(mark):
         for process in living:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+            _of(process, process.kill)
         time.sleep(0.02)
 
 
@@ -126,23 +127,18 @@ class DriverProcess:
     @property
     def is_stopped(self) -> bool:
         """Whether one of its processes, not a JVM, is stopped by a signal."""
-        for process in self.tree():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if process.status() == psutil.STATUS_STOPPED and "java" not in _name(process):
-                    return True
-        return False
+        stopped = psutil.STATUS_STOPPED
+        return any(_of(p, p.status) == stopped and not _is_java(p) for p in self.tree())
 
     def freeze(self) -> None:
         """SIGSTOP every process, first the JVM: it decides epochs."""
-        for process in sorted(self.tree(), key=lambda p: "java" not in _name(p)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.suspend()
+        for process in sorted(self.tree(), key=_is_java, reverse=True):
+            _of(process, process.suspend)
 
     def thaw(self) -> None:
         """SIGCONT every process."""
         for process in self.tree():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
+            _of(process, process.resume)
 
     # --- its end
 
@@ -172,17 +168,17 @@ class DriverProcess:
         return f"driver {self.log.stem}{at}"
 
 
-def _name(process: psutil.Process) -> str:
-    """Return a process's name; "" for a process ended meanwhile."""
+def _of(process: psutil.Process, ask: Callable[[], T]) -> T | None:
+    """Ask a process, or tell it something; None if it has ended meanwhile."""
     try:
-        return str(process.name())
+        return ask()
     except psutil.NoSuchProcess:
-        return ""
+        return None
+
+
+def _is_java(process: psutil.Process) -> bool:
+    return "java" in (_of(process, process.name) or "")
 
 
 def _command(process: psutil.Process) -> list[str]:
-    """Return a process's command; [] for a process ended meanwhile."""
-    try:
-        return list(process.cmdline())
-    except psutil.NoSuchProcess:
-        return []
+    return _of(process, process.cmdline) or []

@@ -54,7 +54,7 @@ class EpochWatch:
 
     def epochs_of(self, topic: str, partitions: Numbers, offsets: Numbers) -> Numbers:
         """Return the epoch of each source row; UNKNOWN for rows beyond the known epochs."""
-        found = np.full(len(offsets), UNKNOWN, np.int64)
+        epochs = np.full(len(offsets), UNKNOWN, np.int64)
         for partition in np.unique(partitions):
             known = [
                 (epoch.ends[topic][int(partition)], epoch.number)
@@ -68,8 +68,8 @@ class EpochWatch:
             numbers = np.where(np.isin(numbers - 1, [*self.epochs, -1]), numbers, UNKNOWN)
             here = partitions == partition
             at = np.searchsorted(ends, offsets[here], side="right")
-            found[here] = np.r_[numbers, UNKNOWN][at]
-        return found
+            epochs[here] = np.r_[numbers, UNKNOWN][at]
+        return epochs
 
     @staticmethod
     def is_before(
@@ -97,9 +97,9 @@ def _ends(text: str) -> dict[str, dict[int, int]]:
     """Return the offsets of the Kafka sources in Spark's offset log; other sources have none."""
     ends: dict[str, dict[int, int]] = {}
     for line in text.splitlines()[2:]:
-        found = json.loads(line)
-        if isinstance(found, dict):
-            for topic, offsets in found.items():
+        offset = json.loads(line)
+        if isinstance(offset, dict):
+            for topic, offsets in offset.items():
                 if isinstance(offsets, dict):
                     ends[topic] = {int(p): int(end) for p, end in offsets.items()}
     return ends

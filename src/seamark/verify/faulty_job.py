@@ -3,7 +3,9 @@
 `nemesis.py` does it harm; `trial.py` feeds it and watches its sinks.
 """
 
+import contextlib
 import itertools
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +74,17 @@ class FaultyJob:
         settings = {**self._environment, **(environment or {})}
         self.driver = DriverProcess(self._command, log, failpoint, settings)
         self._outcome.counts["driver starts"] += 1
+
+    def stop(self, patience_s: float) -> None:
+        """Ask the driver to end: it must end well, within the patience."""
+        driver = self.driver
+        if driver.returncode is None:
+            driver.send(signal.SIGTERM)
+            with contextlib.suppress(AssertionError):  # said below: it has not ended
+                driver.wait(patience_s)
+        if driver.returncode != 0:
+            self.fail(f"{driver} ended with {driver.returncode} after SIGTERM\n{driver.tail(15)}")
+        driver.kill_tree()
 
     def aim(self, seconds: float) -> None:
         """Return the given seconds after the plan of the next epoch."""

@@ -252,13 +252,9 @@ class Nemesis:
         return "killed, then wrong, then stepped"
 
     def _stop(self) -> None:
-        driver = self._job.driver
-        if driver.returncode is None:
-            driver.send(signal.SIGTERM)
-            code = driver.wait(self._job.patience_s)
-            if code:
-                self._job.fail(f"{driver} ended with {code} after SIGTERM\n{driver.tail(15)}")
-        driver.kill_tree()
+        if self._job.driver.returncode is None:
+            self._job.stop(self._job.patience_s)
+        self._job.driver.kill_tree()
 
 
 def spark_home(directory: Path) -> Path:

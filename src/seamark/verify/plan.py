@@ -90,24 +90,21 @@ class Step:
     then: str = ""
 
     def __str__(self) -> str:
+        lasting = f" for {self.lasts_s:.1f} s"
+        harms = {"delay": f"delay by {self.amount} ms", HOLD: HOLD, "drop": "drop replies"}
+        line = harms[self.how] + lasting if self.how in harms else self.how
         details = {
             "driver": f" by {self.how}" * bool(self.how)
             + "".join(f", then at {point}" for point in (self.at, self.then) if point),
-            "broker": f" for {self.lasts_s:.1f} s",
-            "database": f" for {self.lasts_s:.1f} s",
-            "connection": f": {self.how}",
+            "broker": lasting,
+            "database": lasting,
+            "connection": f": {line}",
             "pause": f" at {self.at}, {self.how}{f' stopped at {self.then}' * bool(self.then)}"
             if self.at
-            else f" for {self.lasts_s:.1f} s{', ' * bool(self.how)}{self.how}",
-            "disk-full": f" for {self.lasts_s:.1f} s",
+            else f"{lasting}{', ' * bool(self.how)}{self.how}",
+            "disk-full": lasting,
             "clock": f": {self.amount:+} s, then {self.lasts_s:.0f} s {self.how}",
         }
-        if self.fault == "connection" and self.how == "delay":
-            details["connection"] = f": delay by {self.amount} ms for {self.lasts_s:.1f} s"
-        if self.fault == "connection" and self.how == HOLD:
-            details["connection"] = f": hold a commit for {self.lasts_s:.1f} s"
-        if self.fault == "connection" and self.how == "drop":
-            details["connection"] = f": drop replies for {self.lasts_s:.1f} s"
         return f"{self.fault}{details.get(self.fault, '')}"
 
 

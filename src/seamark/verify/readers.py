@@ -25,13 +25,19 @@ POLLS_S = {"first": 0.5, "second": 1.3}
 """The readers of a table, and the shortest pause of each; a longer read has a longer pause."""
 REREAD_S, REREAD_WITHIN_S = 10.0, 60.0
 """The same for the reader that begins a topic anew each time; and its patience."""
+_ROW = np.dtype(
+    [("fields", ">i2"), ("n", ">i4"), ("number", ">i8"), ("t", ">i4"), ("times", ">i8")]
+)
+_HEADER = 19
+"""Bytes before the first row of PostgreSQL's binary COPY."""
+_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 Numbering = Callable[[bytes, bytes], tuple[int, int]]
 """Returns a row's number and how often it counts, from a message's key and value."""
 
 
-def log_consumer(servers: str, topic: str) -> Any:
-    """Return a read_committed consumer at the beginning of every partition of a topic."""
+def log_consumer(servers: str, topic: str, isolation: str = "read_committed") -> Any:
+    """Return a consumer at the beginning of every partition of a topic."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -39,7 +45,7 @@ def log_consumer(servers: str, topic: str) -> Any:
             "bootstrap.servers": servers,
             "group.id": "reader",
             "enable.auto.commit": False,
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
@@ -105,6 +111,9 @@ def read_log(
     from confluent_kafka import KafkaError
 
     consumer = log_consumer(servers, topic)
+    # What a read_committed consumer is told of a partition's end is its own end: the first open
+    # transaction.
+    uncommitted = log_consumer(servers, topic, "read_uncommitted")
     assigned = consumer.assignment()
     deadline = time.monotonic() + timeout_s
     try:
@@ -122,7 +131,7 @@ def read_log(
             hidden = [
                 (p.partition, p.offset, high)
                 for p in consumer.position(assigned)
-                if max(p.offset, 0) < (high := consumer.get_watermark_offsets(p, timeout=10)[1])
+                if max(p.offset, 0) < (high := uncommitted.get_watermark_offsets(p, timeout=10)[1])
             ]
             if not hidden:
                 return
@@ -133,6 +142,7 @@ def read_log(
                 )
     finally:
         consumer.close()
+        uncommitted.close()
 
 
 class Poller(_Reader):
@@ -286,13 +296,6 @@ class WatchedTable(WatchedSink):
         return Read(self.name, reader, begun_s, time.time(), numbers, atomic=True, times=times)
 
 
-_ROW = np.dtype(
-    [("fields", ">i2"), ("n", ">i4"), ("number", ">i8"), ("t", ">i4"), ("times", ">i8")]
-)
-_HEADER = 19
-"""Bytes before the first row of PostgreSQL's binary COPY."""
-
-
 def postgres_query(
     url: str, table: str, number: str, times: str = "1"
 ) -> Callable[[], tuple[Numbers, Numbers]]:
@@ -352,6 +355,3 @@ def sqlite_query(
 def _columns(rows: Sequence[tuple[int, int]]) -> tuple[Numbers, Numbers]:
     both = np.array(rows, np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
-
-
-_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)

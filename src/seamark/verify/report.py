@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
+from string import Template
 
 from seamark.verify.epochs import Epoch
 from seamark.verify.history import Anomaly
@@ -14,34 +16,6 @@ _WIDTH = 1080
 _PIXELS_A_SECOND = 2.0
 """At least; a long run gets a wider picture, to be scrolled."""
 _ROWS_SHOWN, _NUMBERS_SHOWN = 500, 50
-
-_STYLE = """
-:root { --ink: #1c2733; --dim: #5d6b7a; --line: #d8dee6; --paper: #fff; --panel: #f5f7fa;
-  --good: #14734a; --bad: #b3261e; --fault: #c2410c; --recovery: #2563eb; --epoch: #0f766e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e4e9ef; --dim: #9aa7b5; --line: #33404e;
-  --paper: #141a21; --panel: #1c242d; --good: #4cc38a; --bad: #ff7b72; --fault: #fb923c;
-  --recovery: #60a5fa; --epoch: #2dd4bf; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  max-width: 1240px; margin: 0 auto; padding: 24px; }
-h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 32px 0 8px; }
-p { margin: 4px 0; } .dim, th { color: var(--dim); }
-.verdict { font-weight: 600; padding: 12px 16px; border-left: 6px solid; background: var(--panel);
-  margin: 16px 0; }
-.good { color: var(--good); } .bad { color: var(--bad); }
-code, pre { font: 13px/1.45 ui-monospace, monospace; background: var(--panel); }
-code { padding: 2px 5px; } pre { padding: 10px; overflow-x: auto; white-space: pre-wrap; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; }
-th { font-weight: 500; } td.n, th.n { text-align: right; }
-.scroll { overflow-x: auto; border: 1px solid var(--line); }
-svg text { font: 12px system-ui, sans-serif; fill: var(--dim); }
-svg .fault { fill: var(--fault); } svg .recovery { fill: var(--recovery); }
-svg .epoch { fill: var(--epoch); } svg .anomaly, svg .driver { fill: var(--bad); }
-svg line { stroke: var(--line); }
-.figures { display: flex; flex-wrap: wrap; gap: 8px 32px; }
-.figures b { display: block; font-size: 20px; }
-"""
 
 
 def page(outcome: Outcome) -> str:
@@ -63,12 +37,8 @@ def page(outcome: Outcome) -> str:
         _faults(outcome),
         _left_out(outcome),
     ]
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>seamark verify: {escape(outcome.workload)}</title><style>{_STYLE}</style>"
-        f"</head><body>{''.join(parts)}</body></html>\n"
-    )
+    frame = Template(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
+    return frame.substitute(title=escape(outcome.workload), body="".join(parts))
 
 
 def _figures(outcome: Outcome) -> str:
@@ -177,8 +147,8 @@ def _anomalies(outcome: Outcome) -> str:
             _clock(anomaly.at_s), anomaly.kind.value, f"{anomaly.where} ({stream})",
             anomaly.reader, f"{len(anomaly.rows):,}", anomaly.detail, _rows(anomaly),
         ]
-        for stream, found in outcome.anomalies.items()
-        for anomaly in found[:_ROWS_SHOWN]
+        for stream, of_stream in outcome.anomalies.items()
+        for anomaly in of_stream[:_ROWS_SHOWN]
     ]  # fmt: skip
     return counts + _table(["time", "kind", "sink", "reader", "rows", "what", "numbers"], rows)
 

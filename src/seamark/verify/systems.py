@@ -4,7 +4,7 @@ import contextlib
 import errno
 import shutil
 import subprocess
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from seamark.dev.kafka import LocalKafka
@@ -96,8 +96,8 @@ class Systems:
         try:
             self._start_kafka()
             self._start_postgres()
-            self._mount()
-            self._find_clock()
+            self._find("disk-full", self._mount)
+            self._find("clock", self._find_clock)
         except BaseException:
             self._stack.close()
             raise
@@ -163,18 +163,16 @@ class Systems:
         proxy = CuttingProxy("127.0.0.1", self.postgres.port)
         self.proxies["PostgreSQL"] = self._stack.enter_context(proxy)
 
-    def _find_clock(self) -> None:
-        if "clock" in self._faults:
+    def _find(self, fault: str, make: Callable[[], None]) -> None:
+        if fault in self._faults:
             try:
-                self.clock = WrongClock(self._directory / "clock")
+                make()
             except MissingDependencyError as error:
-                self.left_out["clock"] = str(error)
+                self.left_out[fault] = str(error)
+
+    def _find_clock(self) -> None:
+        self.clock = WrongClock(self._directory / "clock")
 
     def _mount(self) -> None:
-        if "disk-full" not in self._faults:
-            return
-        try:
-            self.disk = LimitedDisk(self.storage)
-            self._stack.callback(self.disk.close)
-        except MissingDependencyError as error:
-            self.left_out["disk-full"] = str(error)
+        self.disk = LimitedDisk(self.storage)
+        self._stack.callback(self.disk.close)

@@ -5,8 +5,6 @@ watch over the checkpoint. Each tells the checker of a stream, under one lock. T
 the harm.
 """
 
-import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,7 +116,7 @@ class Trial:
             if back and self._harm(steps, time.monotonic() + minutes * 60):
                 self._generator.close()
                 self._drain()
-                self._stop()
+                self._job.stop(120)
                 self._over.set()
                 watching.join()
                 self._judge()
@@ -184,21 +182,23 @@ class Trial:
     # --- rows go in and come out
 
     def _produce(self, first: int, end: int) -> None:
-        numbers = np.arange(first, end)
-        with self._lock:
-            self._checkers[ROWS].produced(numbers % KEYS)
-            for column in self._places:
-                column.grow(end)
-            if COUNTS in self._checkers:
+        if COUNTS in self._checkers:
+            with self._lock:
                 counts = self._checkers[COUNTS]
                 windows = (end * ROW_MS // WINDOW_MS + 1) * KEYS
                 counts.produced(np.arange(counts.count, windows) % KEYS)
-        partitions, offsets = self._producer.send(
-            [self._workload.row(n) for n in range(first, end)]
-        )
+        self._send(first, [self._workload.row(number) for number in range(first, end)])
+
+    def _send(self, first: int, rows: Sequence[tuple[str, str]]) -> None:
+        numbers = np.arange(first, first + len(rows))
         with self._lock:
-            self._places[0].values[first:end] = partitions
-            self._places[1].values[first:end] = offsets
+            self._checkers[ROWS].produced(numbers % KEYS)
+            for column in self._places:
+                column.grow(first + len(rows))
+        places = self._producer.send(rows)
+        with self._lock:
+            for column, values in zip(self._places, places, strict=True):
+                column.values[numbers] = values
             self._checkers[ROWS].acknowledge(numbers)
 
     def _take(self, stream: str, read: Read) -> None:
@@ -270,33 +270,13 @@ class Trial:
         count = self._generator.count
         key, value = self._workload.row(count)
         ahead = value.rpartition(",")[0] + f",{count * ROW_MS + 10 * WINDOW_MS}"
+        self._send(count, [(key, ahead)])
         with self._lock:
-            checker, counts = self._checkers[ROWS], self._checkers[COUNTS]
-            checker.produced(np.array([count % KEYS]))
-            for column in self._places:
-                column.grow(count + 1)
-        partitions, offsets = self._producer.send([(key, ahead)])
-        with self._lock:
-            self._places[0].values[count:] = partitions
-            self._places[1].values[count:] = offsets
-            checker.acknowledge(np.array([count]))
-            rows = np.arange(count)
+            counts, rows = self._checkers[COUNTS], np.arange(count)
             windows = rows * ROW_MS // WINDOW_MS * KEYS + rows % KEYS
             times = np.bincount(windows, minlength=counts.count)
             expected = np.flatnonzero(times)
             counts.acknowledge(expected, times[expected])
-
-    def _stop(self) -> None:
-        driver = self._job.driver
-        if driver.returncode is None:
-            driver.send(signal.SIGTERM)
-            with contextlib.suppress(AssertionError):
-                driver.wait(120)
-        if driver.returncode != 0:
-            self._job.fail(
-                f"{driver} ended with {driver.returncode} after SIGTERM\n{driver.tail(15)}"
-            )
-        driver.kill_tree()
 
     def _judge(self) -> None:
         self._learn()

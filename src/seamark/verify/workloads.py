@@ -68,8 +68,8 @@ def numbered_by(name: str) -> Numbering:
 
     def number(key: bytes, value: bytes) -> tuple[int, int]:
         try:
-            found = json.loads(value)
-            return int(found[name] if isinstance(found, dict) else found), 1
+            row = json.loads(value)
+            return int(row[name] if isinstance(row, dict) else row), 1
         except (ValueError, TypeError, KeyError):
             return UNKNOWN, 1
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems import HadoopSettings, open_directory
+from seamark.files import HadoopSettings, open_directory
 from seamark.model.schema import Schema
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.delta.store import delta_options
@@ -90,7 +90,7 @@ def under_suite(sink: DeltaSink, server: ServerUnderTest | None = None) -> SinkU
         table.optimize.compact()
         table.create_checkpoint()
         for version in range(table.version()):
-            files.delete(f"_delta_log/{version:020}.json")
+            files.remove(f"_delta_log/{version:020}.json")
 
     return SinkUnderTest(
         sink=sink,
@@ -98,7 +98,7 @@ def under_suite(sink: DeltaSink, server: ServerUnderTest | None = None) -> SinkU
         visible=lambda: numbers(sink),
         writer_failpoint="data-files-written",
         commit_failpoints=("delta-committed",),
-        drop=lambda found: files.delete(found.data_files[0].path),
+        drop=lambda found: files.remove(found.data_files[0].path),
         forget=forget,
         server=server,
     )

@@ -1,7 +1,7 @@
 """Tables with odd names in their paths: refused when the sink is built, or log and rows lie
 together.
 
-delta-rs makes the log, by a URI; the rows go by `seamark.file_systems`, with paths taken literally.
+delta-rs makes the log, by a URI; the rows go by `seamark.files`, with paths taken literally.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.file_systems import HadoopSettings, open_directory
+from seamark.files import HadoopSettings, open_directory
 from seamark.model.errors import ConfigurationError
 from tests.integration.delta.sink_kit import attempt, batch, driver, made, numbers
 from tests.servers.hdfs import LocalHdfs
@@ -21,7 +21,7 @@ NAMES = ["a%41b", "100%", "a#1", "a?b", "a b ", "a+b", "é", "a;b", "a[1]", "a{1
          "a\\b", "a^b", "a|b", "a`b", 'a"b', "a<b>", "a&k=v", "~", "a'b", "😀"]  # fmt: skip
 
 
-@pytest.fixture(params=["local", "hdfs", "s3"])
+@pytest.fixture(params=["local", "hdfs", "s3", "gcs", "azure"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, HadoopSettings]:
     if request.param == "hdfs":
         hdfs: LocalHdfs = request.getfixturevalue("hdfs")
@@ -29,6 +29,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, HadoopSe
     if request.param == "s3":
         s3: LocalS3 = request.getfixturevalue("s3")
         return f"s3a://{s3.bucket}/{uuid.uuid4()}", HadoopSettings.given(s3.spark_settings(), "s3")
+    if request.param in ("gcs", "azure"):
+        server = request.getfixturevalue(request.param)
+        return server.uri(uuid.uuid4()), HadoopSettings.given(server.row_settings(), "the server")
     return str(tmp_path), HadoopSettings()
 
 
@@ -50,7 +53,7 @@ def test_log_and_rows_lie_together(place: tuple[str, HadoopSettings]) -> None:
         committer.preflight()
         committer.commit(committables)
         assert sorted(numbers(sink)) == list(range(10)), name
-        found = open_directory(sink.path, settings).list()
+        found = open_directory(sink.path, settings).tree()
         assert any(path.startswith("_delta_log/") for path in found), name
         assert any(path.endswith(".parquet") for path in found), name
     assert {"100%", "a+b", "a;b", "a&k=v", "~"}.isdisjoint(refused)

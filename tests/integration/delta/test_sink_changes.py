@@ -15,7 +15,7 @@ from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink
-from seamark.sinks.delta.merging import reduced
+from seamark.sinks.internal.table_merge import reduced
 from tests.changes_suite import SCHEMA, ChangesSuite, ChangesUnderTest, commit, driver, write
 from tests.integration.delta import sink_kit as kit
 

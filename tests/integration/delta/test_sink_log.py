@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
-from seamark.sinks.delta import DeltaSink, pending_files
+from seamark.sinks.delta import DeltaSink
+from seamark.sinks.internal import pending_files
 from tests.integration.delta.sink_kit import (
     attempt,
     batch,
@@ -31,8 +31,13 @@ from tests.integration.delta.sink_kit import (
     opened,
     rows,
 )
-
-ABORTED, COMMITTED = AbortOutcome.ABORTED, CommitOutcome.COMMITTED
+from tests.two_drivers import (
+    ABORTED,
+    COMMITTED,
+    TwoDrivers,
+    TwoDriversSuite,
+    at,
+)
 
 
 @pytest.fixture
@@ -56,17 +61,19 @@ def data_files(sink: DeltaSink) -> list[Path]:
     return sorted(Path(sink.path).rglob("*.parquet"))
 
 
-def at(name: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Make `call` once, when the failpoint `name` is reached; return its result."""
-    answers: list[Any] = []
+class TestTwoDrivers(TwoDriversSuite):
+    """A commit and an abort, or two commits, that meet."""
 
-    def reached(found: str) -> None:
-        if found == name and not answers:
-            answers.append(None)  # not again from within
-            answers[0] = call()
-
-    monkeypatch.setattr(failpoints, "reached", reached)
-    return answers
+    @pytest.fixture
+    def two(self, sink: DeltaSink) -> TwoDrivers:
+        return TwoDrivers(
+            "delta",
+            lambda generation: sink.create_committer(driver(generation)),
+            partial(written, sink),
+            lambda: data_files(sink),
+            lambda: numbers(sink),
+            ("delta-commit-checked",),
+        )
 
 
 def test_an_epoch_is_one_version_with_its_application_transaction(sink: DeltaSink) -> None:
@@ -80,74 +87,6 @@ def test_an_epoch_is_one_version_with_its_application_transaction(sink: DeltaSin
     assert transaction == {"txn": {"appId": app_id, "version": 7}}
     assert opened(sink).transaction_version(app_id) == 7
     assert not list(Path(sink.path, "_seamark").rglob("*.json"))
-
-
-def test_a_replay_of_an_epoch_is_not_taken_for_the_first_run(sink: DeltaSink) -> None:
-    """At-least-once: epoch 3 is visible, then its driver dies before the decision. Its successor's
-    rows of epoch 3 must not be skipped because the log has a transaction of version 3."""
-    assert sink.create_committer(driver(1)).commit([written(sink, range(5), epoch=3)]) == [
-        COMMITTED
-    ]
-    again = written(sink, range(5, 10), generation=2, epoch=3)
-    assert sink.create_committer(driver(2)).commit([again]) == [COMMITTED]
-    assert sorted(numbers(sink)) == list(range(10))
-
-
-def test_an_abort_between_the_look_and_the_commit_wins(
-    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The old driver has seen the files there, and no entry about them."""
-    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
-    committable = written(sink, range(10))
-    aborted = at("delta-commit-checked", lambda: new.abort([committable]), monkeypatch)
-    assert old.commit([committable]) == [CommitOutcome.LOST]
-    assert aborted == [[ABORTED]]
-    assert data_files(sink) == []
-    assert not any("add" in action for entry in entries(sink) for action in entry)
-    assert numbers(sink) == []
-
-
-def test_a_commit_between_the_look_and_the_abort_wins(
-    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
-    committable = written(sink, range(10))
-    committed = at("delta-abort-checked", lambda: old.commit([committable]), monkeypatch)
-    assert new.abort([committable]) == [AbortOutcome.COMMITTED]
-    assert committed == [[COMMITTED]]
-    assert sorted(numbers(sink)) == list(range(10))
-
-
-def test_of_two_drivers_that_commit_the_same_epoch_one_writes_it(
-    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
-    committable = written(sink, range(10))
-    first = at("delta-commit-checked", lambda: new.commit([committable]), monkeypatch)
-    assert old.commit([committable]) == [CommitOutcome.ALREADY_COMMITTED]
-    assert first == [[COMMITTED]]
-    assert sorted(numbers(sink)) == list(range(10))
-
-
-def test_an_abort_that_died_before_it_deleted_is_finished(
-    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    committable = written(sink, range(10))
-
-    class Died(BaseException):
-        pass
-
-    def die() -> None:
-        raise Died
-
-    at("delta-aborted", die, monkeypatch)
-    with pytest.raises(Died):
-        sink.create_committer(driver(2)).abort([committable])
-    assert len(data_files(sink)) == 1
-    successor = sink.create_committer(driver(3))
-    assert list(successor.list_lingering()) == []
-    assert data_files(sink) == []
-    assert successor.commit([committable]) == [CommitOutcome.LOST]
 
 
 def test_a_committed_epoch_is_known_after_compaction_and_vacuum(sink: DeltaSink) -> None:

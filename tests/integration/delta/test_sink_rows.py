@@ -6,7 +6,6 @@ from __future__ import annotations
 import datetime
 import json
 import pickle
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ from seamark.contracts.sink import CommitOutcome, SinkContext
 from seamark.model.errors import PreflightError, WriteRefusedError
 from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink
-from seamark.sinks.delta.data_files import split
+from seamark.sinks.internal.partitions import split
+from tests.every_type import TYPES, UTC
 from tests.integration.delta.sink_kit import (
     SCHEMA,
     attempt,
@@ -31,43 +31,11 @@ from tests.integration.delta.sink_kit import (
     rows,
 )
 
-UTC = datetime.timezone.utc
 COLUMNS = (
     Column("id", "bigint"),
     Column("part", "string"),
     Column("text", "string"),
 )
-TYPES: dict[str, tuple[str, pa.DataType, list[Any]]] = {
-    "flag": ("boolean", pa.bool_(), [True, None]),
-    "tiny": ("tinyint", pa.int8(), [-128, 127]),
-    "small": ("smallint", pa.int16(), [-32768, None]),
-    "whole": ("int", pa.int32(), [-(2**31), 2**31 - 1]),
-    "big": ("bigint", pa.int64(), [-(2**63), 2**63 - 1]),
-    "single": ("float", pa.float32(), [1.5, None]),
-    "double": ("double", pa.float64(), [float("inf"), -0.5]),
-    "money": ("decimal(38,10)", pa.decimal128(38, 10), [Decimal("-1.0000000001"), None]),
-    "text": ("string", pa.string(), ["ü\0 ", ""]),
-    "short": ("varchar(10)", pa.string(), ["x", None]),
-    "raw": ("binary", pa.binary(), [b"\0\xff", b""]),
-    "day": ("date", pa.date32(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
-    "at": (
-        "timestamp",
-        pa.timestamp("us", "America/New_York"),
-        [datetime.datetime(2026, 1, 1, 12, 0, 0, 123456, UTC), None],
-    ),
-    "local": (
-        "timestamp_ntz",
-        pa.timestamp("us"),
-        [datetime.datetime(2026, 1, 1, 12, 0, 0, 1), None],
-    ),
-    "list": ("array<int>", pa.list_(pa.int32()), [[1, None], None]),
-    "map": ("map<string,bigint>", pa.map_(pa.string(), pa.int64()), [[("a", 1)], []]),
-    "nested": (
-        "struct<a:int,b:array<struct<c:string>>>",
-        pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))]),
-        [{"a": 1, "b": [{"c": "x"}, None]}, None],
-    ),
-}
 
 
 def context(*columns: Column) -> SinkContext:
@@ -170,7 +138,7 @@ def test_a_large_attempt_has_row_groups_worth_reading(
 ) -> None:
     import pyarrow.parquet as pq
 
-    from seamark.sinks.delta import data_files
+    from seamark.sinks.internal import data_files
 
     monkeypatch.setattr(data_files, "ROW_GROUP_BYTES", 10_000)
     sink = made(tmp_path / "large")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +23,8 @@ import pyarrow.parquet
 import pytest
 
 from seamark.dev.kafka import LocalKafka
+from seamark.sinks.iceberg import IcebergSink
+from tests.integration.iceberg.sink_kit import catalog_at, opened
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.needed import needed
 from tests.servers.postgres import PostgresServer
@@ -121,6 +124,8 @@ job.sink(changes, sm.MySQLSink(given["mariadb"], "changes", mode="upsert", creat
                                **by_key), uid="to-mariadb")
 job.sink(changes, sm.SQLiteSink("rows.db", table="changes", **by_key), uid="to-sqlite")
 job.sink(changes, sm.DeltaSink("delta", create_table=True, **by_key), uid="to-delta")
+job.sink(changes, sm.IcebergSink("shop.changes", given["iceberg"], mode="upsert", create_table=True,
+                                 **by_key), uid="to-iceberg")
 if __name__ == "__main__":
     job.run()
 """
@@ -154,15 +159,8 @@ class Home:
         )  # fmt: skip
 
     def sqlite(self, sql: str) -> None:
-        import adbc_driver_sqlite.dbapi
-
-        with (
-            adbc_driver_sqlite.dbapi.connect(
-                str(self.directory / "rows.db"), autocommit=True
-            ) as connection,
-            connection.cursor() as cursor,
-        ):
-            cursor.execute(sql)
+        with sqlite3.connect(self.directory / "rows.db") as connection:
+            connection.execute(sql)
 
     def files(self, epoch: int) -> list[Path]:
         return sorted((self.directory / "out").glob(f"part-{epoch:08d}-*"))
@@ -301,13 +299,18 @@ def test_upserted_tables_are_compared_by_key(tmp_path: Path, postgres: PostgresS
     with needed("MariaDB"):
         mariadb = MariaDBServer()
     with mariadb:
-        home = Home(tmp_path, UPSERTS, postgres=postgres.url(), mariadb=mariadb.url())
+        catalog = catalog_at(tmp_path / "ice")
+        home = Home(
+            tmp_path, UPSERTS, postgres=postgres.url(), mariadb=mariadb.url(), iceberg=catalog
+        )
         home.run(failpoint="prepared:2")
         home.run(failpoint="ledger-committed:2")
+        home.run(failpoint="iceberg-files-rewritten:2")
         home.run()
         right = home.audit()
         assert {uid: (sink["compared"], sink["findings"]) for uid, sink in right.items()} == {
-            f"to-{target}": ("by key", []) for target in ("postgres", "mariadb", "sqlite", "delta")
+            f"to-{target}": ("by key", [])
+            for target in ("postgres", "mariadb", "sqlite", "delta", "iceberg")
         }
         rows = {(sink["expected-rows"], sink["found-rows"]) for sink in right.values()}
         ((expected, there),) = rows
@@ -328,6 +331,7 @@ def test_upserted_tables_are_compared_by_key(tmp_path: Path, postgres: PostgresS
             ):
                 execute(sql)
         DeltaTable(str(tmp_path / "delta")).delete(f"k = '{changed}'")
+        opened(IcebergSink("shop.changes", catalog)).delete(f"k == '{changed}'")
         wrong = home.audit(code=1)
     for target in ("postgres", "mariadb", "sqlite"):
         sink = wrong[f"to-{target}"]
@@ -339,4 +343,5 @@ def test_upserted_tables_are_compared_by_key(tmp_path: Path, postgres: PostgresS
         assert example(sink, "outdated")["row"]["text"] == f"row-{older}"
         assert example(sink, "changed")["row"]["k"] == changed
         assert example(sink, "foreign")["row"]["text"] == "foreign"
-    assert found(wrong["to-delta"]) == {("missing", 4, 1)}
+    for target in ("delta", "iceberg"):
+        assert found(wrong[f"to-{target}"]) == {("missing", 4, 1)}, target

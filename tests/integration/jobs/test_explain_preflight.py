@@ -44,7 +44,7 @@ job.sink(
 )
 job.sink(
     counts.selectExpr("CAST(value AS string) AS word", "count"),
-    Changes({url!r}, table={table!r}),
+    Changes({url!r}, table={table!r}, mode="prepared", create_table=False),
     uid="table",
 )
 if __name__ == "__main__":
@@ -137,6 +137,20 @@ def test_what_the_real_servers_lack_is_found_and_they_are_left_alone(
     assert holdings(kafka, postgres)[1:] == before[1:]
 
 
+def test_a_source_without_its_topic_is_refused_at_the_start(
+    tmp_path: Path, kafka: LocalKafka
+) -> None:
+    spark_session("mistyped")
+    job = sm.Job("mistyped", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    rows = job.source(sm.KafkaSource(kafka.bootstrap_servers, topics=["cliks"]), uid="clicks")
+    job.sink(rows.select("value"), sm.FileSink(str(tmp_path / "out"), format="parquet"), "out")
+    with pytest.raises(
+        sm.ConfigurationError, match=r"source `clicks`: topic 'cliks' does not exist at .*create it"
+    ):
+        job.run()
+    assert not (tmp_path / "store").exists()
+
+
 def test_a_topic_too_short_of_memory_is_warned_of_at_the_start(
     tmp_path: Path, kafka: LocalKafka, brief: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -152,18 +166,3 @@ def test_a_topic_too_short_of_memory_is_warned_of_at_the_start(
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     resource = ConfigResource(ConfigResource.Type.TOPIC, brief)
     assert admin.describe_configs([resource])[resource].result(20)["retention.ms"].value == "60000"
-
-
-def test_another_jobs_prefix_is_an_error_while_its_driver_lives(
-    tmp_path: Path, kafka: LocalKafka, topic: Topic
-) -> None:
-    from tests.integration.kafka import sink_kit as kit
-
-    sink = kit.sink_on(kafka.bootstrap_servers, topic(), transactional_id_prefix="shared-by-two")
-    own = kit.new_job()
-    with kit.committing(sink, kit.driver(own, name="billing"), preflight=True):
-        (held,) = [f for f in sink.inspect(kit.driver(kit.new_job())) if f.code.name == "KF002"]
-        assert held.weight.value == "error"
-        assert "is held by the job 'billing'" in held.found
-        assert [f for f in sink.inspect(kit.driver(own)) if f.code.name == "KF002"] == []
-    assert [f for f in sink.inspect(kit.driver("x")) if f.code.name == "KF002"] == []

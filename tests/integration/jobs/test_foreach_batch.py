@@ -1,5 +1,5 @@
 """`foreach_batch`, killed by kill -9 between the function's return and its record: the ways of
-docs/write-stream.md, each counted in its target.
+docs/how-to/write-once-by-foreach-batch.md, each counted in its target.
 
 Three files make three epochs. Two drivers die: one in its second epoch, one in its recovery, after
 the function has returned again for the same token.

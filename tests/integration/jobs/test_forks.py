@@ -22,7 +22,7 @@ import pytest
 
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
-from seamark.model.errors import PreflightError, UserError
+from seamark.model.errors import UserError
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.outputs import (
     DeltaOutput,
@@ -97,15 +97,15 @@ def start() -> Iterator[Callable[..., RunningJob]]:
             one.job.cancel()
 
 
-def sinks(outputs: Sequence[Output], prefix: str) -> list[dict[str, Any]]:
-    """Return how each sink is made; Kafka's has a prefix of its own for each job, if any."""
+def sinks(outputs: Sequence[Output]) -> list[dict[str, Any]]:
+    """Return how each sink is made; Kafka's has the same prefix in each job."""
     return [
         {
             "uid": output.uid, "frame": "rows", "maker": output.maker, "dead_letters": None,
             "arguments": {
                 **output.arguments,
                 **(
-                    {"transactional_id_prefix": output.arguments["topic"] + prefix}
+                    {"transactional_id_prefix": output.arguments["topic"]}
                     if isinstance(output, KafkaOutput) else {}
                 ),
             },
@@ -114,16 +114,14 @@ def sinks(outputs: Sequence[Output], prefix: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def declare(
-    home: Path, name: str, files: Files, outputs: Sequence[Output], prefix: str = ""
-) -> sm.Job:
+def declare(home: Path, name: str, files: Files, outputs: Sequence[Output]) -> sm.Job:
     job = sm.Job(name, sm.CheckpointConfig(storage=str(home / "store"), interval="100ms"))
     source = sm.FileSource(
         str(files.directory), format="json", schema="key STRING, value STRING",
         options={"maxFilesPerTrigger": "1"},
     )  # fmt: skip
     rows = job.source(source, uid="input")
-    for one in sinks(outputs, prefix):
+    for one in sinks(outputs):
         module, _, name = one["maker"].rpartition(":")
         maker = getattr(importlib.import_module(module or "seamark"), name)
         job.sink(rows, maker(**one["arguments"]), uid=one["uid"])
@@ -155,10 +153,8 @@ def test_every_lineage_brings_each_of_its_rows_once(
     first.wait_for_epochs(1)
     path = first.take("savepoint", tmp_path / "savepoints")
 
-    # The first job goes on, and holds its prefix at the broker.
-    with pytest.raises(PreflightError, match="is held by the job 'first'"):
-        declare(tmp_path, "refused", files, outputs).run(path)
-    heir = start(declare(tmp_path, "heir", files, outputs, "-heir"), restore=path)
+    # The first job goes on, and both have one prefix at the broker.
+    heir = start(declare(tmp_path, "heir", files, outputs), restore=path)
     for epochs in (2, 3):
         files.add()
         first.wait_for_epochs(epochs)
@@ -167,7 +163,7 @@ def test_every_lineage_brings_each_of_its_rows_once(
     heir.end()
     require(outputs, {0: 1, 1: 2, 2: 2})
 
-    # Both have gone further; from the savepoint on it is done once more, with the first's prefix,
+    # Both have gone further; from the savepoint on it is done once more, with
     # one sink less, and another for the rows from now on.
     (removed,) = (output for output in outputs if isinstance(output, SQLiteOutput))
     kept = [output for output in outputs if output is not removed]
@@ -181,7 +177,7 @@ def test_every_lineage_brings_each_of_its_rows_once(
     require([added], {1: 1, 2: 1})
     # And each of them goes on by itself, from where it was.
     files.add()
-    again = start(declare(tmp_path, "heir", files, outputs, "-heir"), restore=path)
+    again = start(declare(tmp_path, "heir", files, outputs), restore=path)
     again.wait_for_epochs(3)
     again.end()
     require(kept, {0: 1, 1: 3, 2: 3, 3: 1})
@@ -243,7 +239,7 @@ def test_restored_jobs_are_killed_while_the_first_goes_on(
         first.wait_for_epochs(2)
         options = {
             "name": "heir", "storage": str(tmp_path / "heirs"), "interval": "100ms",
-            "input": str(files.directory), "sinks": sinks(outputs, "-heir"),
+            "input": str(files.directory), "sinks": sinks(outputs),
         }  # fmt: skip
         restore = {"SEAMARK_RESTORE": path}
         drivers.append(

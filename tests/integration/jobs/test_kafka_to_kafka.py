@@ -42,7 +42,7 @@ RECOVERY_POINTS = [
     "recovered:1",
 ]
 WORKER_POINTS = ["transaction-begun:3", "transaction-flushed:3"]
-ELSEWHERE = {"decision-voided", "plan-voided"}
+ELSEWHERE = {"decision-voided", "plan-voided", "superseded"}
 
 
 @pytest.mark.timeout(1200)

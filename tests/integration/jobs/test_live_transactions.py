@@ -13,10 +13,10 @@ import pyarrow as pa
 from playwright.sync_api import expect
 
 import seamark as sm
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.sink import WriterContext
 from seamark.dev.kafka import LocalKafka
+from seamark.files.local import LocalDirectory
 from tests.chaos import checker
 from tests.chaos.driver import wait_until
 from tests.chaos.outputs import KafkaOutput, Output, PostgresOutput
@@ -120,8 +120,8 @@ def test_what_an_older_generation_left_is_ended_in_the_running_job(
         scenario = stack.enter_context(SinksScenario(tmp_path, [in_kafka, in_postgres]))
         scenario.environment["SEAMARK_HOME"] = str(tmp_path / "home")
         # A driver has claimed the job, and died at once.
-        records = LocalFiles(scenario.job_directory)
-        store = CheckpointStore(records, LocalFiles(scenario.job_directory / "spark"))
+        records = LocalDirectory(scenario.job_directory)
+        store = CheckpointStore(records, LocalDirectory(scenario.job_directory / "spark"))
         store.open(scenario.job)
         assert store.claim_generation(STARTED)
         driver = scenario.start()

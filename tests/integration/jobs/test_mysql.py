@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.chaos.outputs import MySQLOutput
 from tests.chaos.scenario import SinksScenario
+from tests.integration.jobs.test_postgres import change_the_mode
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.needed import needed
 
@@ -36,3 +37,10 @@ def test_killed_between_and_within_the_ways(tmp_path: Path) -> None:
         server.restart()
         scenario.finish(scenario.outlive(driver))
         scenario.require_settled()
+
+
+def test_a_start_without_the_mode_ends_the_transactions_of_a_named_one(tmp_path: Path) -> None:
+    with needed("MariaDB"):
+        server = MariaDBServer()
+    with server:
+        change_the_mode(tmp_path, MySQLOutput(server, "xa"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.chaos import checker
 from tests.chaos.driver import wait_until
-from tests.chaos.outputs import PostgresOutput
+from tests.chaos.outputs import Output, PostgresOutput
 from tests.chaos.scenario import SinksScenario
 from tests.servers.postgres import PostgresServer
 
@@ -58,3 +58,25 @@ def test_a_restored_job_writes_lost_rows_again_from_the_first_jobs_spool(tmp_pat
             checker.require_none(scenario.check())
             assert f"of the decided epoch {epoch} is lost" in heir.text()
             assert output.left_open() == []
+
+
+def change_the_mode(tmp_path: Path, output: Output) -> None:
+    """Drivers die with transactions of a named mode, the next start has the default mode, and back
+    again: each ends what the other has left, decided or not."""
+    with SinksScenario(tmp_path, [output]) as scenario:
+        mode = output.arguments.pop("mode")
+        for named, point in ((True, "prepared:2"), (False, "decided:2"), (True, "decided:2")):
+            if named:
+                output.arguments["mode"] = mode
+            else:
+                output.arguments.pop("mode")
+            scenario.die_at(point)
+            assert output.left_open()
+        output.arguments.pop("mode")
+        scenario.finish(scenario.start())
+        scenario.require_settled()
+
+
+def test_a_start_without_the_mode_ends_the_transactions_of_a_named_one(tmp_path: Path) -> None:
+    with PostgresServer() as server:
+        change_the_mode(tmp_path, PostgresOutput(server, "prepared"))

@@ -4,6 +4,9 @@ An epoch is as long as the checkpoint interval, and rows flow all the while: a d
 leaves open transactions nearly always. Each scenario feeds and reads without a break, and is judged
 in the end: at-least-once, nothing may be lost; exactly-once, nothing lost, doubled, reordered
 within a key, or shown too early.
+
+Rows that meet no Python are written by the JVM, others by Python: the tests at whose end the two
+differ run with both.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from tests.threads import RunningJob
 CORES = PARTITIONS
 """Each partition needs one for itself."""
 REAL_TIME = {"execution": "real-time"}
+WRITERS = ["jvm", pytest.param("python", marks=pytest.mark.chaos)]
 KILLS = [
     # Spark begins the epoch; its tasks have not started.
     "epoch-started:3",
@@ -166,6 +170,17 @@ def kill_within_epoch(scenario: PassthroughScenario, driver: Driver) -> None:
     )
 
 
+def finish_after_a_kill(scenario: PassthroughScenario) -> None:
+    """Start a driver, kill it within an epoch, and let the next one do all the rest."""
+    driver = scenario.start()
+    driver.wait_for_epochs(2)
+    kill_within_epoch(scenario, driver)
+    driver = scenario.start()
+    driver.wait_for_epochs(2)
+    scenario.finish(driver)
+    assert scenario.open_transactions() == []
+
+
 @pytest.mark.chaos
 def test_at_least_once_loses_nothing(scenario: PassthroughScenario) -> None:
     scenario.options["delivery"] = "at-least-once"
@@ -187,8 +202,10 @@ def test_at_least_once_loses_nothing(scenario: PassthroughScenario) -> None:
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("kills", [FEW, pytest.param(KILLS, marks=pytest.mark.chaos)])
-def test_killed_at_failpoints(scenario: PassthroughScenario, kills: list[str]) -> None:
+def test_killed_at_failpoints(scenario: PassthroughScenario, kills: list[str], writer: str) -> None:
+    scenario.options["python"] = writer == "python"
     driver = scenario.die_at_each(kills)
     driver.wait_for_epochs(2)
     scenario.finish(driver)
@@ -198,24 +215,66 @@ def test_killed_at_failpoints(scenario: PassthroughScenario, kills: list[str]) -
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
 def test_killed_within_an_epoch(scenario: PassthroughScenario) -> None:
+    scenario.options["python"] = True
     driver = scenario.start("transaction-flushed:3")
     # Here a Python worker dies, and Spark runs its task again, within the same epoch or after it.
     driver.wait_for_epochs(3)
     assert "SIGKILL" in driver.text() or "crashed" in driver.text(), "no worker died"
     kill_within_epoch(scenario, driver)
-    driver = scenario.start()
+    finish_after_a_kill(scenario)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "point", ["transaction-flushed:3", pytest.param("transaction-begun:4", marks=pytest.mark.chaos)]
+)
+def test_jvm_killed_in_its_task(scenario: PassthroughScenario, point: str) -> None:
+    """The writing JVM is the driver's own here: the driver ends with it, and aborts what is open.
+    Then all of the driver dies at the same place, and leaves that to its successor."""
+    driver = scenario.start(point)
+    assert driver.wait(240) == 1, driver.tail()
+    assert f"dies at failpoint {point[:-2]}" in driver.text(), driver.tail()
+    driver.kill_tree()
+    assert scenario.open_transactions() == []
+    driver = scenario.start(f"{point}@stop")
+    wait_until("the JVM to stop", lambda: "stops at failpoint" in driver.text(), 240)
+    driver.kill_tree()
+    assert scenario.open_transactions() != []
+    finish_after_a_kill(scenario)
+
+
+@pytest.mark.timeout(1200)
+def test_fenced_tasks(scenario: PassthroughScenario) -> None:
+    """A transactional id is taken from a task that writes: it fails, and another attempt writes its
+    rows. Then a driver is frozen while its tasks write, and they go on beside its successor's."""
+    driver = scenario.start(interval="6s")
     driver.wait_for_epochs(2)
-    kill_within_epoch(scenario, driver)
-    driver = scenario.start()
-    driver.wait_for_epochs(2)
-    scenario.finish(driver)
+    found = wait_until("an open transaction", scenario.open_transactions, 30, pause_s=0.0)
+    thief = Producer(
+        {"bootstrap.servers": scenario.servers, "transactional.id": found[0].split(" ")[0]}
+    )
+    thief.init_transactions(30)
+    epochs = len(driver.epochs())
+    driver.wait_for_epochs(epochs + 2)
+    assert "ProducerFenced" in driver.text() or "InvalidProducerEpoch" in driver.text(), "no fence"
+    wait_until("an open transaction", scenario.open_transactions, 30, pause_s=0.0)
+    driver.freeze()
+    second = scenario.start()
+    second.wait_for_epochs(3)
+    driver.thaw()
+    assert driver.wait(90) == 1
+    assert "FencedError" in driver.text(), driver.tail()
+    driver.kill_tree()
+    scenario.finish(second)
     assert scenario.open_transactions() == []
 
 
 @pytest.mark.timeout(1200)
-def test_stop_within_an_epoch(scenario: PassthroughScenario) -> None:
+@pytest.mark.parametrize("writer", WRITERS)
+def test_stop_within_an_epoch(scenario: PassthroughScenario, writer: str) -> None:
     """The epoch is longer than the patience of a stop, which cuts it off: its tasks' iterators end
     as if all was read, and their transactions must not be committed."""
+    scenario.options["python"] = writer == "python"
     driver = scenario.start(interval="25s")
     driver.wait_for_epochs(1)
     time.sleep(4)

@@ -139,7 +139,8 @@ def live(program: Program) -> subprocess.Popen[bytes]:
 
 
 def rows(program: Program) -> list[tuple[str, str]]:
-    return [(seen.key, seen.value) for seen in workload.read_topic(program.servers, program.output)]
+    found = workload.read_topic(program.servers, program.output, to_the_end=False)
+    return [(seen.key, seen.value) for seen in found]
 
 
 def start_statement(columns: str, mode: str) -> str:

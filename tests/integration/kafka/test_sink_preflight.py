@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pickle
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import PreflightError
 from seamark.sinks.kafka import preflight as preflight_checks
@@ -24,13 +19,6 @@ from tests.integration.kafka import sink_kit as kit
 
 Topic = Callable[..., str]
 REPO = Path(__file__).parents[3]
-HOLD = """
-import pickle, sys, time
-sink, context = pickle.load(sys.stdin.buffer)
-sink.create_committer(context).preflight()
-print("held", flush=True)
-time.sleep(600)
-"""
 
 
 def preflight(servers: str, topic: str | None, **more: Any) -> None:
@@ -114,57 +102,26 @@ def test_credentials_that_the_listener_does_not_take_show_no_password(
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_prefix_held_by_another_live_job_is_refused_naming_that_job(
-    kafka: LocalKafka, topic: Topic
+def test_another_jobs_open_transaction_under_the_prefix_is_warned_of(
+    kafka: LocalKafka, topic: Topic, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = kit.sink_on(kafka.bootstrap_servers, topic())
     one, other = kit.new_job(), kit.new_job()
-    with kit.committing(sink, kit.driver(one, name="billing/eu"), preflight=True):
-        with kit.committing(sink, kit.driver(other)) as committer:
-            with pytest.raises(PreflightError) as caught:
-                committer.preflight()
-            for part in [f"test-{sink.topic}", "'billing/eu'", one, "prefix of its own"]:
-                assert part in str(caught.value)
-        # The same job's next driver, and its second sink, may share it.
-        with kit.committing(sink, kit.driver(one, 2), preflight=True):
-            pass
-        with kit.committing(sink, kit.driver(one, uid="second"), preflight=True):
-            pass
-    # Closed, so free at once.
-    with kit.committing(sink, kit.driver(other), preflight=True):
-        pass
+    opened = kit.prepare(sink, kit.attempt(one), range(3))
 
+    def warned(job: str, uid: str = kit.UID) -> list[str]:
+        caplog.clear()
+        with kit.committing(sink, kit.driver(job, uid=uid), preflight=True):
+            return [r.getMessage() for r in caplog.records if "KF002" in r.getMessage()]
 
-def test_a_prefix_is_held_for_longer_than_a_session(kafka: LocalKafka, topic: Topic) -> None:
-    sink = kit.sink_on(kafka.bootstrap_servers, topic())
-    with kit.committing(sink, kit.driver(kit.new_job()), preflight=True):
-        time.sleep(13)
-        held = pytest.raises(PreflightError, match="is held by the job 'orders'")
-        with kit.committing(sink, kit.driver(kit.new_job())) as committer, held:
-            committer.preflight()
-
-
-def test_a_killed_driver_lets_go_by_itself_and_its_own_job_need_not_wait(
-    kafka: LocalKafka, topic: Topic
-) -> None:
-    sink, job = kit.sink_on(kafka.bootstrap_servers, topic()), kit.new_job()
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPO
-    ) as child:
-        try:
-            assert child.stdin is not None
-            assert child.stdout is not None
-            child.stdin.write(pickle.dumps((sink, kit.driver(job))))
-            child.stdin.close()
-            assert child.stdout.readline() == b"held\n"
-        finally:
-            os.kill(child.pid, signal.SIGKILL)
-    with kit.committing(sink, kit.driver(job, 2), preflight=True):
-        pass
-    deadline = time.monotonic() + 40
-    while True:
-        free = contextlib.suppress(PreflightError)
-        with free, kit.committing(sink, kit.driver(kit.new_job()), preflight=True):
-            return
-        assert time.monotonic() < deadline, "the dead driver still holds the prefix"
-        time.sleep(1)
+    with caplog.at_level("WARNING", "seamark"):
+        (said,) = warned(other)
+        assert opened.handle.partition(" ")[0].partition("/")[0] in said
+        # The same job's next driver, and its second sink, share it.
+        assert warned(one) == warned(one, "second") == []
+        # Neither job ends the other's.
+        kit.abort_all(sink, other)
+        with kit.committing(sink, kit.driver(one)) as committer:
+            assert kit.until_proved(committer.commit, [opened]) == [CommitOutcome.COMMITTED]
+        assert warned(other) == []
+    assert len(kit.visible(kafka.bootstrap_servers, sink.topic)) == 3

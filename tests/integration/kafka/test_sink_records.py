@@ -15,15 +15,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import SinkContext
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
+from seamark.model.protobuf_schema import message_of
 from seamark.model.schema import Column
+from seamark.model.schema_registry import SchemaText
 from seamark.runtime.session import require_format, spark_schema, spark_session
 from seamark.sinks.kafka import KafkaSink
 from tests.integration.kafka import sink_kit as kit
@@ -267,6 +271,113 @@ def test_avro_of_every_type(
     write(sink, spark.range(1).selectExpr(*columns))
     (value,) = deserialized(kafka, name, registry.url)
     assert value == {column: expected for column, (_, expected) in ALL_TYPES.items()}
+
+
+COLUMNS = {
+    **{name: sql for name, (sql, _) in ALL_TYPES.items()},
+    "at": "TIMESTAMP'2026-01-31 08:00:00.123456Z'",
+    "big": "CAST('-12345678901234567890.123' AS DECIMAL(38,3))",
+    "m": "map('k', 1, 'l', 2)",
+    "n": "struct(1 AS a, array(struct('z' AS c)) AS l)",
+    "nothing": "CAST(NULL AS STRING)",
+}
+
+
+@pytest.mark.parametrize("form", ["protobuf", "json-schema"])
+def test_values_by_a_registry_are_read_as_they_were_written(
+    kafka: LocalKafka, topic: Topic, spark: SparkSession, registry: SchemaRegistryServer, form: str
+) -> None:
+    """By the source's reader, Confluent's deserializer, and the audit's."""
+    name = topic()
+    settings: dict[str, Any] = {"value_format": form, "schema_registry": {"url": registry.url}}
+    sink = kit.sink_on(kafka.bootstrap_servers, name, key="id", **settings)
+    rows = spark.range(1).selectExpr(*(f"{sql} AS {column}" for column, sql in COLUMNS.items()))
+    write(sink, rows)
+    write(sink, rows)
+    one, again = kit.records(kafka.bootstrap_servers, name)
+    assert one.value() == again.value() and one.key() == b"1"
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": name}
+    read = sm.from_registry(
+        spark.read.format("kafka").options(**options).load(), form, {"url": registry.url},
+        subject=f"{name}-value",
+    ).select("value.*")  # fmt: skip
+    casts = [
+        f"unbase64({column}) AS {column}" if column == "x" and form == "json-schema"
+        else f"CAST({column} AS {type_.simpleString()}) AS {column}"
+        for column, type_ in ((f.name, f.dataType) for f in rows.schema)
+    ]  # fmt: skip
+    assert read.selectExpr(*casts).collect() == rows.collect() * 2
+    found = _by_confluent(form, registry.url, name, one.value())
+    assert (found["id"], found["day"], found["n"]["l"][0]["c"]) == (1, "2026-01-31", "z")
+    asked = ReadBack(
+        SinkContext(kit.new_job(), "orders", kit.UID, 1, 5.0),
+        pa.schema([("key", pa.binary()), ("value", pa.binary())]), (), by_transaction=False,
+    )  # fmt: skip
+    seen = [found.rows.column("value").to_pylist() for found in sink.read_back(asked)]
+    body = one.value()[6 if form == "protobuf" else 5 :]
+    assert [value for values in seen for value in values] == [body, body]
+    # A column more is compatible; another type for one of them is not, and nothing is written.
+    write(sink, rows.selectExpr("*", "true AS sold"))
+    with pytest.raises(PreflightError, match=f"`{kit.UID}`.*{name}-value.*compatib"):
+        write(sink, rows.withColumn("id", F.expr("CAST(id AS STRING)")))
+    if form == "protobuf":
+        with pytest.raises(PreflightError, match="the column 'b' would be field 1"):
+            write(sink, rows.select("b", "id"))
+
+
+def _by_confluent(form: str, url: str, topic: str, value: bytes) -> Any:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+    from google.protobuf import json_format, message_factory
+
+    context, client = (
+        SerializationContext(topic, MessageField.VALUE),
+        SchemaRegistryClient({"url": url}),
+    )
+    text = client.get_version(f"{topic}-value", 1).schema.schema_str
+    if form == "json-schema":
+        return JSONDeserializer(text, schema_registry_client=client)(value, context)
+    message = message_factory.GetMessageClass(message_of(SchemaText(text)))
+    found = ProtobufDeserializer(message, {"use.deprecated.format": False})(value, context)
+    return json_format.MessageToDict(found, preserving_proto_field_name=True) | {"id": found.id}
+
+
+def test_a_row_without_a_value_is_a_dead_letter(
+    kafka: LocalKafka, topic: Topic, spark: SparkSession, registry: SchemaRegistryServer,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Protobuf has no null array, JSON no NaN; a whole job with both."""
+    names, bad = {"protobuf": topic(2), "json-schema": topic()}, [topic(), topic()]
+    (tmp_path / "in").mkdir()
+    lines = [
+        json.dumps({"id": i, "tags": None if i == 3 else ["t"] * i, "x": "NaN" if i == 5 else i})
+        for i in range(10)
+    ]
+    (tmp_path / "in/1.json").write_text("\n".join(lines))
+    job = sm.Job("letters", sm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms"))
+    source = sm.FileSource(
+        str(tmp_path / "in"), format="json", schema="id BIGINT, tags ARRAY<STRING>, x DOUBLE",
+        ending="latest",
+    )  # fmt: skip
+    rows, servers = job.source(source, "in"), kafka.bootstrap_servers
+    for (form, name), aside in zip(names.items(), bad, strict=True):
+        settings = {"value_format": form, "schema_registry": {"url": registry.url}}
+        job.sink(
+            rows, kit.sink_on(servers, name, key="id", **settings), form,
+            on_bad_row="dead_letter",
+            dead_letters=kit.sink_on(servers, aside),
+        )  # fmt: skip
+    job.run()
+    for form, refused in (("protobuf", 3), ("json-schema", 5)):
+        found = {int(m.key()) for m in kit.records(servers, names[form])}
+        assert found == set(range(10)) - {refused}
+    records = [m for aside in bad for m in kit.records(servers, aside)]
+    letters = {m.key(): json.loads(m.value()) for m in records}
+    assert len(records) == 2 and letters.keys() == {b"protobuf", b"json-schema"}
+    assert "`tags` is null" in letters[b"protobuf"]["reason"]
+    assert "`x` is NaN" in letters[b"json-schema"]["reason"]
 
 
 GIVEN = json.dumps({

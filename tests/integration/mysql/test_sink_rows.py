@@ -152,7 +152,7 @@ def test_what_the_server_would_alter_or_skip_is_refused(
     if "CHECK" in column and (8, 0, 0) <= version_of(version) < (8, 0, 16):
         pytest.skip("this MySQL reads CHECK and keeps none")
     server.execute(f"CREATE TABLE t (v {column})", database=database)
-    sink = MySQLSink(server.url(database=database), "t")
+    sink = MySQLSink(server.url(database=database), "t", "xa")
     sink.create_committer(context(schema=())).preflight()
     writer = sink.create_writer(attempt())
     with pytest.raises(WriteRefusedError, match=why):
@@ -315,7 +315,8 @@ def test_a_move_that_is_cut_names_the_setting(server: MariaDBServer, database: s
 @pytest.mark.parametrize(
     ("create", "settings", "why"),
     [
-        (None, {}, "does not exist; create it, .* create_table=True: CREATE TABLE .*`id` BIGINT"),
+        (None, {"create_table": False},
+         "does not exist; create it, .* create_table=True: CREATE TABLE .*`id` BIGINT"),
         ("(id BIGINT, text LONGTEXT) ENGINE=MyISAM", {}, "is MyISAM, and only InnoDB"),
         ("(id BIGINT) ENGINE=InnoDB", {}, "no column 'text'.* ADD COLUMN `text` LONGTEXT"),
         ("(id FLOAT, text TEXT)", {}, "float in .* would alter values"),

@@ -16,7 +16,8 @@ import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import PreCommitError, PreflightError
-from seamark.model.findings import FindingCode
+from seamark.model.findings import FindingCode, Severity
+from seamark.sinks.postgres import PostgresSink
 from seamark.verify.conformance import (
     OutageConformance,
     ServerConformance,
@@ -154,8 +155,21 @@ def test_a_server_that_can_prepare_none_or_no_more(mortal: PostgresServer, schem
         committables = kit.write(staged, kit.attempt(), kit.numbers(range(5)))
         assert list(committer.commit(committables)) == [CommitOutcome.COMMITTED]
         committer.close()
+        # As the page's first line has it: it makes the table, and is not told of a quicker mode.
+        stock = PostgresSink(mortal.url(), f"{schema}.made")
+        assert [found.code.name for found in stock.inspect(kit.driver())] == []
+        committer = stock.create_committer(kit.driver())
+        committer.preflight()
+        committables = kit.write(stock, kit.attempt(), kit.numbers(range(5)))
+        assert list(committer.commit(committables)) == [CommitOutcome.COMMITTED]
+        assert mortal.execute(f"SELECT count(*) FROM {schema}.made") == [(5,)]
+        committer.close()
 
         mortal.restart(max_prepared_transactions="1")
+        context = dataclasses.replace(kit.driver(), tasks=1, open_epochs=1)
+        (noted,) = stock.inspect(context)
+        assert (noted.code, noted.weight) == (FindingCode.SV008, Severity.NOTE)
+        assert list(stock.inspect(dataclasses.replace(context, tasks=2))) == []
         kit.write(prepared, kit.attempt(1), kit.numbers([10]))
         with pytest.raises(PreCommitError, match=r"53200.*raise max_prepared_transactions"):
             kit.write(prepared, kit.attempt(1, 1), kit.numbers([11]))

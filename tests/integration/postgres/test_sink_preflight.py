@@ -111,7 +111,8 @@ def test_a_table_that_does_not_fit(
 
 
 def test_no_table_a_view_and_no_unique_index(postgres: PostgresServer, schema: str) -> None:
-    sink, upsert = kit.sink_on(postgres, schema), kit.sink_on(postgres, schema, "upsert")
+    sink = kit.sink_on(postgres, schema, create_table=False)
+    upsert = kit.sink_on(postgres, schema, "upsert", create_table=False)
     assert "create_table=True" in refused(sink)
     postgres.execute(f"CREATE VIEW {schema}.orders AS SELECT 1::bigint AS id, 'x'::text AS text")
     assert "is no table" in refused(sink)

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.inspection import inspect, require_sound
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import DamagedCheckpointError, DecisionMissingError
 from tests.spark.savepoints.restore_app import add_clicks, counting_job, counts
 
@@ -61,7 +61,7 @@ def does_not_matter(path: str, damage: str) -> bool:
 
 
 def store(directory: Path) -> CheckpointStore:
-    return CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    return CheckpointStore(LocalDirectory(directory), LocalDirectory(directory / "spark"))
 
 
 def files_of(directory: Path) -> list[Path]:

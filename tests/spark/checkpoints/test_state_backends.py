@@ -11,15 +11,21 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.api.config import StateBackend
 from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.state_backend import FORMAT, PROVIDER, session_settings
+from seamark.savepoints.edit import bootstrap
+from seamark.savepoints.state.layout import PARTITIONS
+from seamark.savepoints.state.rows import writing_session
 from tests.every_change import FileChanges
 
 KEYS = 20_000
@@ -219,3 +225,15 @@ def test_a_start_does_not_take_the_settings_of_another_one_for_the_sessions(
     assert held.wait(60)
     threading.Timer(3, release.set).start()
     sums(world, "beside").run()
+
+
+def test_a_savepoint_does_not_take_the_settings_of_a_start_under_way(
+    spark: SparkSession,
+) -> None:
+    """How: a query with settings of its own is starting; a savepoint is made meanwhile."""
+    job: Any = SimpleNamespace(backend=StateBackend.HASHMAP, partitions=None)
+    format_ = spark.conf.get(FORMAT)
+    with session_settings(spark, {FORMAT: "2", PARTITIONS: "77"}):
+        assert writing_session(spark).conf.get(FORMAT) == format_
+        made = bootstrap._settings(spark, job)
+    assert made.get(FORMAT, format_) == format_ and made[PARTITIONS] != "77"

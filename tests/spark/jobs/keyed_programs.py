@@ -182,6 +182,17 @@ def sessions_job(home: Path, slow_s: float, **config: Any) -> sm.Job:
     return job
 
 
+class Keys(sm.KeyedProcessFunction):
+    """Gives its key as text and as it is, for a row and for a timer."""
+
+    def process_element(self, row: Any, context: sm.KeyedContext) -> Iterator[Any]:
+        context.register_timer(0)
+        yield "row", repr(context.key), *context.key
+
+    def on_timer(self, timestamp_ms: int, context: sm.KeyedContext) -> Iterator[Any]:
+        yield "timer", repr(context.key), *context.key
+
+
 def check_sessions(home: Path, given: Input) -> None:
     """Every row and timer once; rows in their order, no timer before an older row of its key."""
     found: dict[str, list[Any]] = defaultdict(list)

@@ -26,8 +26,10 @@ from tests.spark.jobs.keyed_programs import (
     CONFIG,
     KEYS,
     NUMBERED,
+    SCHEMA,
     START,
     Input,
+    Keys,
     Numbering,
     check_numbers,
     check_sessions,
@@ -35,10 +37,12 @@ from tests.spark.jobs.keyed_programs import (
     numbering_job,
     results,
     sessions_job,
+    with_watermark,
 )
 from tests.threads import RunningJob
 
 UNALIGNED: dict[str, Any] = {"unaligned": True, "aligned_timeout": "300ms"}
+ZONE = "spark.sql.session.timeZone"
 END = {"k": "~end", "v": 0, "at": START + 1_000_000}
 """A row far in the future: it drives the watermark on."""
 
@@ -156,6 +160,27 @@ def test_two_jobs_over_one_stream_hold_the_watermark_each_for_its_own_rows(
     assert 0 < watermark_ms <= (START + 1) * 1000, (
         "most rows wait, and some are of the first second"
     )
+
+
+def test_a_stream_beside_keeps_its_own_watermark(tmp_path: Path) -> None:
+    """Rows of the keyed stream are far ahead of those of another one, which has state too. Spark
+    drops a row as late by the watermark of the epoch before."""
+    given, other = Input(tmp_path / "in", rows=40), Input(tmp_path / "other", rows=0)
+    given.add()
+    other.put([{"k": "a", "v": 1, "at": START - 1000}])
+    job = sessions_job(tmp_path, 0.02, **UNALIGNED)
+    source = sm.FileSource(str(tmp_path / "other"), "json", SCHEMA)
+    old = with_watermark(job.source(source, uid="other")).dropDuplicates(["k", "at"])
+    job.sink(old, sm.FileSink(str(tmp_path / "old"), format="json"), uid="old")
+    running = RunningJob(job, parallelism=2)
+    wait_for_rows(tmp_path, running, given.rows)
+    checkpoints = running.job.checkpoints().history
+    assert any(c.unaligned for c in checkpoints), "nothing was in flight: make the function slower"
+    for rows, k in ((2, "b"), (3, "c")):
+        other.put([{"k": k, "v": 1, "at": START - 1000 + rows}])
+        wait_until(f"row {k}", lambda: len(results(tmp_path / "old")) >= rows, 120)  # noqa: B023
+    running.end()
+    assert sorted(row["k"] for row in results(tmp_path / "old")) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -376,6 +401,34 @@ def test_a_batch_gives_the_same(tmp_path: Path, spark: SparkSession) -> None:
     assert found == numbered(list(range(40)))
 
 
+def test_a_key_is_the_same_in_rows_and_timers(spark: SparkSession) -> None:
+    """Spark gives a timer's key as it is in its state: a timestamp without a zone, bytes that have
+    no hash."""
+    types = "b BINARY, t TIMESTAMP, s STRUCT<d: DOUBLE, t: TIMESTAMP>, x STRING"
+    twice_2_30 = "timestamp_seconds(1729987200 + 1800 + 3600 * id)"  # the end of summer time
+    frame = spark.range(2).selectExpr(
+        "string(id)::BINARY b",
+        f"{twice_2_30} t",
+        f"struct(double('NaN') d, {twice_2_30} t) s",
+        "CAST(NULL AS STRING) x",
+    )
+    before = spark.conf.get(ZONE)
+    spark.conf.set(ZONE, "Europe/Berlin")
+    try:
+        result = sm.keyed_process(
+            frame, ["b", "t", "s", "x"], Keys(), uid="keys",
+            output_schema=f"what STRING, text STRING, {types}",
+        )  # fmt: skip
+        found = result.selectExpr("what", "text", "to_json(struct(b, t, s, x)) given").collect()
+        given = {row.json for row in frame.selectExpr("to_json(struct(*)) json").collect()}
+    finally:
+        spark.conf.set(ZONE, before)
+    assert {row.given for row in found if row.what == "row"} == given
+    rows = sorted((row.text, row.given) for row in found if row.what == "row")
+    assert rows == sorted((row.text, row.given) for row in found if row.what == "timer")
+    assert len(rows) == 2
+
+
 def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     frame = spark.createDataFrame([("a", 1)], "k STRING, v BIGINT")
     good: dict[str, Any] = {"uid": "x", "output_schema": NUMBERED}
@@ -388,6 +441,9 @@ def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     refused("give a DataFrame, found list", [], "k", Numbering(0))
     refused("keys is \\[\\]", frame, [], Numbering(0))
     refused("keys has 'nosuch'.*'k', 'v'", frame, "nosuch", Numbering(0))
+    for key in ("array(v)", "named_struct('a', array(v))", "parse_json('1')"):
+        frame_of_key = frame.selectExpr(f"{key} AS x", "v")
+        refused(r"key 'x' is (array|struct|variant).*to_json\(x\)", frame_of_key, "x", Numbering(0))
     refused("a column comes twice", frame, ["k", "k"], Numbering(0))
     refused("give an object, Numbering\\(\\)", frame, "k", Numbering)
     refused("processor is function", frame, "k", lambda row: row)
@@ -403,6 +459,15 @@ def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:
         ConfigurationError, match="needs CheckpointConfig\\(state_backend='rocksdb'"
     ):
         job.run()
+    job = numbering_job(tmp_path, 0)
+    conf = job.declaration.sinks["out"].dataframe.sparkSession.conf
+    before = conf.get(ZONE)
+    conf.set(ZONE, "Asia/Tokyo")
+    try:
+        with pytest.raises(ConfigurationError, match=r"it is 'Asia/Tokyo' now.*before keyed_proc"):
+            job.run()
+    finally:
+        conf.set(ZONE, before)
     job = numbering_job(tmp_path, 0)
     with pytest.raises(ConfigurationError, match=r"'numbering'.*has it already"):
         job.source(sm.FileSource(str(tmp_path), "json", "v INT"), uid="numbering")

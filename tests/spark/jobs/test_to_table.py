@@ -112,7 +112,9 @@ def test_a_table_of_its_own_place_and_an_existing_one(
     with pytest.raises(sm.ConfigurationError, match=re.escape(remedy)):
         sm.write_stream(rows).option("checkpointLocation", str(tmp_path / "no")).toTable("clicks")
     spark.sql(remedy)
-    query = sm.write_stream(rows.select("page", "id"))
+    with pytest.raises(sm.ConfigurationError, match="by place: the table has the columns page, id"):
+        sm.write_stream(rows).option("checkpointLocation", str(tmp_path / "no")).toTable("clicks")
+    query = sm.write_stream(rows.select("PAGE", "id"))
     query = query.option("checkpointLocation", str(tmp_path / "store/csv"))
     query.trigger(availableNow=True).toTable("clicks").awaitTermination()
     spark.catalog.refreshTable(name)

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seamark as sm
-from seamark.model.errors import DamagedCheckpointError, RestoreError
+from seamark.model.errors import ConfigurationError, DamagedCheckpointError, RestoreError
 from seamark.streaming.query import StreamQuery
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.slow_sink import SlowSQLiteSink
@@ -126,6 +126,38 @@ def test_damaged_channel_state_is_found_before_a_restored_job_exists(tmp_path: P
     assert not (tmp_path / "store/other/job.json").exists()
 
 
+def test_rows_that_wait_for_other_columns_of_their_sink_are_not_taken_over(tmp_path: Path) -> None:
+    """Their sink would take null for the new column of each, or fail in each epoch."""
+
+    def job(name: str, *columns: str, sinks: int = 1) -> sm.Job:
+        checkpoint = sm.CheckpointConfig(
+            storage=str(tmp_path / "store"), interval="1h", unaligned=True, aligned_timeout="200ms"
+        )
+        made = sm.Job(name, checkpoint)
+        source = sm.FileSource(str(tmp_path / "in"), format="json", schema="id BIGINT")
+        rows = made.source(source, "in")
+        for number in range(sinks):
+            sink = SlowSQLiteSink(str(tmp_path / f"{number}.db"), table="t")
+            made.sink(rows.selectExpr(*columns), sink, f"out-{number}")
+        return made
+
+    fill(tmp_path)
+    before = "id", "array(named_struct('at', timestamp_seconds(id))) AS list", "'x' AS text"
+    for name, sinks in (("one", 1), ("two", 2)):
+        running = RunningJob(job(name, *before, sinks=sinks))
+        running.wait_for_epochs(1)
+        running.end()
+        now = "id", "'x' AS other"
+        unfit = r"for sink 'out-0' with the columns struct<id:bigint,list:.*,text:string>, and the"
+        with pytest.raises(ConfigurationError, match=unfit):
+            job(name, *now, sinks=sinks).run()
+        with pytest.raises(RestoreError, match=f"nothing was written: .*{unfit}"):
+            job("other", *now, sinks=sinks).run(restore=f"{tmp_path}/store/{name}")
+        assert (
+            job("other", *before, sinks=sinks).restore_plan(f"{tmp_path}/store/{name}").restorable
+        )
+
+
 @pytest.mark.parametrize("direct", [True, False])
 def test_a_slow_function_is_interrupted_where_a_sink_takes_its_result_as_it_is(
     tmp_path: Path, direct: bool
@@ -153,6 +185,42 @@ def test_a_slow_function_is_interrupted_where_a_sink_takes_its_result_as_it_is(
         assert len(checkpoints) > 2
     else:  # the first epoch calls the function for each row
         assert checkpoints[0].sync_duration >= ROWS * 4
+
+
+def test_rows_that_wait_for_a_function_are_processed_once_or_not_taken_over(tmp_path: Path) -> None:
+    """The sink's input and the function's result have the same columns, so no row would look wrong:
+    processed by none, or twice."""
+
+    def negative(row: dict[str, int]) -> dict[str, int]:
+        time.sleep(0.01)
+        return {"id": -row["id"] - 1}
+
+    def job(name: str = "job", *, processes: bool) -> sm.Job:
+        checkpoint = sm.CheckpointConfig(
+            storage=str(tmp_path / "store"), unaligned=True, aligned_timeout="200ms"
+        )
+        made = sm.Job(name, checkpoint)
+        source = sm.FileSource(str(tmp_path / "in"), format="json", schema="id BIGINT")
+        rows = made.source(source, "in")
+        result = sm.process(rows, negative, "id BIGINT", uid="negative", mode="row")
+        sink = sm.SQLiteSink(str(tmp_path / "job.db"), table="t")
+        made.sink(result if processes else rows, sink, "out")
+        return made
+
+    fill(tmp_path)
+    running = RunningJob(job(processes=True))
+    wait_until("a row", lambda: running.error or written(tmp_path), 120)
+    running.end()
+    assert len(written(tmp_path)) < ROWS, "nothing waits"
+    with pytest.raises(ConfigurationError, match=r"not yet processed by its sm\.process"):
+        job(processes=False).run()
+    with pytest.raises(RestoreError, match=r"nothing was written.*not yet processed by its sm\."):
+        job("other", processes=False).run(restore=f"{tmp_path}/store/job")
+    assert not (tmp_path / "store/other").exists()
+    running = RunningJob(job(processes=True))
+    wait_until("all rows", lambda: running.error or len(written(tmp_path)) == ROWS, 120)
+    running.end()
+    assert written(tmp_path) == [-number - 1 for number in range(ROWS)]
 
 
 def test_a_function_gives_timestamps(tmp_path: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -20,7 +23,7 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark import job_run
 from seamark.api.settings import RESTORE_VARIABLE
-from seamark.checkpoint.call_deadline import call_within
+from seamark.files.deadline import call_within
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.supervision import Supervisor
 from seamark.sinks.sqlite import database
@@ -89,6 +92,18 @@ def test_a_plain_querys_location_goes_on_and_is_given_back(
     add(tmp_path, range(100, 110))
     plain()
     assert ids(spark, tmp_path / "plain") == [*range(40), *range(100, 110)]
+
+
+def test_a_location_of_another_kind_of_source_is_refused(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    """Spark's file source would leave out as many files as the rate source has run seconds."""
+    rate = spark.readStream.format("rate").load()
+    location = str(tmp_path / "store/out-location")
+    plain = rate.writeStream.format("noop").option("checkpointLocation", location)
+    plain.trigger(availableNow=True).start().awaitTermination()
+    with pytest.raises(ConfigurationError, match=r"at the offset \d+, from which 'FileSource'"):
+        to_files(rows, tmp_path).trigger(availableNow=True).start()
 
 
 def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
@@ -337,10 +352,68 @@ def test_what_does_not_fit_together_is_refused_by_name(tmp_path: Path, rate: Dat
     ):  # fmt: skip
         with pytest.raises(ConfigurationError, match=said):
             writer.start()
-    with pytest.raises(ConfigurationError, match="foreach_batch"):
-        sm.write_stream(rate).foreach(print)
     with pytest.raises(ConfigurationError, match="streaming DataFrame"):
         sm.write_stream(rate.sparkSession.range(1))
     with pytest.raises(ConfigurationError, match="the option checkpointLocation says where"):
         sm.write_stream(rate, checkpoint=sm.CheckpointConfig(storage="/s"))
     assert not Path(location).exists()
+
+
+THREADS = """
+import sys, threading, time
+import seamark as sm
+from pyspark.sql import SparkSession
+out, location = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+
+def work():
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    writer = sm.write_stream(rows).format("json").option("path", out)
+    query = writer.option("checkpointLocation", location).trigger(processingTime="1 second").start()
+    main.join()
+    time.sleep(5)
+    print("runs", query.isActive, flush=True)
+    query.stop()
+    [t.join(5) for t in threading.enumerate() if t.name == "seamark-end"]
+    print("left", [t.name for t in threading.enumerate() if t.name == "seamark-end"], flush=True)
+
+main = threading.main_thread()
+threading.Thread(target=work).start()
+time.sleep(20)
+"""
+
+
+def test_a_programs_own_thread_keeps_its_query_when_the_main_thread_has_ended(
+    tmp_path: Path,
+) -> None:
+    """And an ended query leaves no thread behind."""
+    command = [sys.executable, "-c", THREADS, str(tmp_path / "out"), str(tmp_path / "s/location")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.splitlines()[-2:] == ["runs True", "left []"], done.stderr
+
+
+PROMPT = """
+import os, signal, sys, threading
+import seamark as sm
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+job = sm.Job("prompt", sm.CheckpointConfig(storage=os.environ["STORE"], interval="100ms"))
+rows = job.source(spark.readStream.format("rate").load(), uid="rate", replayable=True)
+_ = job.sink(rows.selectExpr("string(value) AS value"), sm.FileSink(os.environ["OUT"]), uid="out")
+threading.Timer(15, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+levels = spark._jvm.org.apache.logging.log4j.LogManager
+before = levels.getRootLogger().getLevel().toString()
+job.run()
+print("level", before, levels.getRootLogger().getLevel().toString(), flush=True)
+"""
+
+
+def test_ctrl_c_at_a_prompt_leaves_sparks_log_as_it_was(tmp_path: Path) -> None:
+    environment = {**os.environ, "STORE": str(tmp_path / "store"), "OUT": str(tmp_path / "out")}
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"], input=PROMPT, env=environment, capture_output=True, text=True,
+        timeout=300, check=True,
+    )  # fmt: skip
+    (line,) = [line for line in done.stdout.splitlines() if "level" in line]
+    before, after = line.split()[-2:]
+    assert before == after != "OFF", done.stderr

@@ -213,6 +213,9 @@ class ByCommandLine:
 
     def start(self, name: str, *options: str) -> None:
         done = self._seamark("run", "-d", *options, "app.py", name)
+        (log,) = (line.split()[1] for line in done.stderr.splitlines() if line.startswith("log "))
+        output = self._seamark("logs", name).stdout.splitlines()
+        assert output[0] == Path(log).read_text().splitlines()[0]
         assert done.stdout.startswith(f"Job {name} has been started with JobID ")
         assert done.stdout.endswith(": RUNNING\n")
         assert f"seamark info {name}" in done.stderr
@@ -283,7 +286,7 @@ class ByCommandLine:
         return savepoints_of(page)
 
     def stop_with_savepoint(self, name: str) -> str:
-        said = self._seamark("stop", name, "-p", "savepoints").stdout
+        said = self._seamark("stop", name).stdout  # where its savepoint_dir says
         assert said.startswith("Savepoint completed. Path: ")
         assert self.state(name) == "FINISHED"
         self._seamark("stop", name, code=3)
@@ -296,8 +299,14 @@ class ByCommandLine:
         self._seamark("savepoint", "-d", path, code=2)
 
     def cancel(self, name: str) -> None:
-        assert self._seamark("cancel", name).stdout == f"Job {name} is CANCELED.\n"
+        said = self._seamark("cancel", "-s", name).stdout
+        assert said.startswith(f"Job {name} is CANCELED. Savepoint completed. Path: ")
         assert self.state(name) == "CANCELED"
+        path = said.split("Path: ")[1].strip()
+        saved = json.loads(self._seamark("savepoint", "inspect", path, "--json").stdout)
+        (source,) = saved["sources"]
+        # No epoch comes between the savepoint and the end.
+        assert source["offset"]["row"] == len(self._site.rows())
         assert json.loads(self._seamark("list", "--json").stdout) == []
 
     def _info(self, name: str) -> Any:

@@ -428,7 +428,8 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     time.sleep(7)
     executions = get(f"{url}/lineage")["executions"]
     assert [(e["number"], e["state"]) for e in executions] == [(2, "RUNNING"), (1, "UNREACHABLE")]
-    status, asked = send("POST", f"{url}/stop", read_token(again["jid"]))
+    no_savepoint = {"savepoint": False}  # its savepoint_dir cannot be reached
+    status, asked = send("POST", f"{url}/stop", read_token(again["jid"]), no_savepoint)
     assert status == 202
     assert completed(f"{url}/stop/{asked['request-id']}", pause_s=0.7) == {"state": "FINISHED"}
     assert second.wait(60) == 0

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from seamark.api.declarations import DeclaredSink
-from seamark.runtime.branches import Layout, United
+from seamark.runtime.branches import United
+from seamark.runtime.layout import Layout
 from seamark.runtime.operator_uids import OperatorUids, find_uids
 from seamark.runtime.planned_query import PlannedQuery, name_part
 from seamark.runtime.plans import Compared, analysed

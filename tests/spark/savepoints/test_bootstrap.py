@@ -7,6 +7,8 @@ partitions, it counts on from there in its own files.
 from __future__ import annotations
 
 import json
+import math
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.types import ArrayType, StructType
 
 import seamark as sm
 from seamark.model.errors import SavepointError
@@ -124,3 +127,66 @@ def test_state_variables_of_a_transform_with_state_are_given_by_name(
     lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.open()]
     found = sorted((row["key"], row["count"], row["last"]) for row in map(json.loads, lines))
     assert found == [(0, 8, "[5, 6, 0]"), (1, 1, "[1]")]
+
+
+ODD_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
+"""NaN, in other bits than Java's own."""
+
+
+def test_given_keys_have_sparks_zero_and_nan(spark: SparkSession, tmp_path: Path) -> None:
+    """They look a row up under 0.0 for -0.0 and under Java's NaN, in structs and arrays as well."""
+
+    def read(job: sm.Job, column: str) -> DataFrame:
+        (tmp_path / column).mkdir(exist_ok=True)
+        (tmp_path / column / "1.json").write_text(f'{{"{column}": -0.0}}\n{{"{column}": "NaN"}}\n')
+        return job.source(
+            sm.FileSource(str(tmp_path / column), "json", f"{column} DOUBLE", ending="latest"),
+            uid=column,
+        )
+
+    def made(name: str, operators: dict[str, DataFrame], job: sm.Job) -> sm.Savepoint:
+        """A savepoint with a row for -0.0 and one for an odd NaN in each operator's first store."""
+        for uid, frame in operators.items():
+            out = FileChanges(str(tmp_path / f"{uid}-out"), format="json")
+            job.sink(job.uid(frame, uid), out, uid=f"{uid}-out")
+        empty, state = job.new_savepoint(tmp_path / f"{name}-empty", {}), {}
+        for uid in operators:
+            store = {"store": "left"} if uid == "pairs" else {}
+            schema = empty.read_state(uid, **store).drop("sequence").schema
+            rows = [value(schema, -0.0), value(schema, ODD_NAN)]
+            frame = spark.createDataFrame(rows, schema)
+            state[uid] = {"left": frame} if store else frame
+        return job.new_savepoint(tmp_path / name, state)
+
+    def value(of: Any, x: float) -> Any:
+        if isinstance(of, StructType):
+            return tuple(value(field.dataType, x) for field in of)
+        if isinstance(of, ArrayType):
+            return [value(of.elementType, x)]
+        return {"double": x, "bigint": 5, "boolean": False}.get(of.simpleString())
+
+    joined = sm.Job("joined", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    pairs = read(joined, "l").join(read(joined, "r"), F.expr("l = r"))
+    kept = made("join", {"pairs": pairs}, joined).read_state("pairs", store="left")
+    keys = [row[0] for row in kept.select("key.*").collect()]
+    assert [math.copysign(1, x) for x in keys if x == 0] == [1]
+
+    job = sm.Job("job", sm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
+    rows = read(job, "l")
+    nested = F.array(F.struct("l")).alias("a"), F.struct(F.array("l").alias("b")).alias("s")
+    operators = {
+        "groups": rows.groupBy("l", *nested).count(),
+        "first": rows.dropDuplicates(["l"]),
+    }
+    savepoint = made("begin", operators, job)
+    (zero,) = savepoint.read_state("groups").where("key.l = 0").collect()
+    plain, in_array, in_struct = zero.key
+    assert [math.copysign(1, x) for x in (plain, in_array[0].l, in_struct.b[0])] == [1] * 3
+    job.run(str(tmp_path / "begin"))
+
+    def written(uid: str) -> list[Any]:
+        files = (tmp_path / f"{uid}-out").rglob("*.json")
+        return [json.loads(line) for file in files for line in file.open()]
+
+    assert [row["count"] for row in written("groups")] == [6, 6]
+    assert written("first") == [], "both rows were there before"

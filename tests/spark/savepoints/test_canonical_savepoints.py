@@ -34,7 +34,7 @@ from seamark.savepoints.restore.location import (
     restore_canonical,
     saved_metadata,
 )
-from seamark.savepoints.state.layout import is_keyed
+from seamark.savepoints.state.layout import STRICT_DISTRIBUTION, is_keyed
 from seamark.savepoints.state.planned import PlannedState, Program, differing
 from seamark.savepoints.take.export import SavedJob, export_savepoint
 from tests.spark.savepoints.stateful_programs import (
@@ -316,6 +316,45 @@ def damage(spark: SparkSession, tmp_path: Path) -> str:
         restore(spark, tmp_path / "savepoint", tmp_path / "restored", Place(HASHMAP, 2))
     assert not (tmp_path / "restored").exists()
     return "\n".join(caught.value.problems)
+
+
+def test_a_directory_named_like_a_pattern_is_itself(spark: SparkSession, tmp_path: Path) -> None:
+    write_input(tmp_path / "inputs", 0)
+    Query(spark, "aggregation", tmp_path / "inputs").run_batch(tmp_path / "0", Place(HASHMAP, 2))
+    wanted = take(spark, tmp_path / "0", tmp_path / "arb").operators[0].rows
+    for name in ("apx?b", "a[prod]*{b,c}"):  # the pattern matches the first two, and not itself
+        shutil.copytree(tmp_path / "arb", tmp_path / name)
+    savepoint = sm.Savepoint(tmp_path / "a[prod]*{b,c}")
+    assert savepoint.read_state("operator-0").count() == wanted > 0
+    target = (tmp_path / "1").as_uri()
+    restore_canonical(spark, savepoint.record, target, query_id=str(uuid.uuid4()), partitions=3)
+
+
+def test_rows_once_spread_by_a_part_of_their_key_are_found_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As in a query begun before Spark 3.3: a savepoint spreads them by the whole key."""
+
+    def run(checkpoint: Path) -> list[str]:
+        stream = events(spark, tmp_path / "inputs").repartition("k").groupBy("k", "v").count()
+        return sorted(map(str, run_batch(spark, stream, checkpoint, Place(HASHMAP, 5), "update")))
+
+    write_input(tmp_path / "inputs", 0)
+    spark.conf.set(STRICT_DISTRIBUTION, "false")
+    try:
+        run(tmp_path / "0")
+    finally:
+        spark.conf.unset(STRICT_DISTRIBUTION)
+    assert f'"{STRICT_DISTRIBUTION}":"false"' in (tmp_path / "0/offsets/0").read_text()
+    take(spark, tmp_path / "0", tmp_path / "savepoint")
+    take(spark, tmp_path / "0", tmp_path / "native", SavepointType.NATIVE)
+    for name in ("savepoint", "native"):
+        restore(spark, tmp_path / name, tmp_path / f"of-{name}", Place(HASHMAP, 5))
+    write_input(tmp_path / "inputs", 1)
+    expected = run(tmp_path / "0")
+    assert any(f"count={n}" in row for row in expected for n in range(3, 9)), "no count goes on"
+    for name in ("savepoint", "native"):
+        assert run(tmp_path / f"of-{name}") == expected, name
 
 
 @pytest.mark.chaos

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
-from seamark.model.errors import SavepointError
+from seamark.model.errors import DamagedCheckpointError, SavepointError
 from seamark.savepoints.state.dependent import why_not
 from seamark.savepoints.state.rows import read_rows
 from tests.spark.savepoints.stateful_programs import Place, write_input
@@ -150,3 +150,38 @@ def test_sessions_that_contradict_themselves_are_refused(
         F.col("value").withField("session_window", window).alias("value"),
     )
     refused(state.union(shifted), "begins before another one of its key has ended")
+
+
+def test_times_that_begin_now_are_the_same_in_their_index(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    savepoint = taken(spark, tmp_path, "transform_with_timers", batches=1)
+    names = [f.name for _, _, f in savepoint.record.families() if f.kind == "timer"]
+    (timers,) = (name for name in names if name.endswith("_keyToTimestamp"))
+    (index,) = (name for name in names if name.endswith("_timestampToKey"))
+    state, key = savepoint.read_state("operator-0", family=timers), F.col("key")
+    moved = key["expiryTimestampMs"] + F.unix_millis(F.current_timestamp())
+    given = state.select(key.withField("expiryTimestampMs", moved).alias("key"), "value")
+    edited = savepoint.with_state("operator-0", given, to=tmp_path / "edited", family=timers)
+    of_key, of_time = (
+        {
+            (row.key.key, row.key.expiryTimestampMs)
+            for row in edited.read_state("operator-0", family=name).collect()
+        }
+        for name in (timers, index)
+    )
+    assert of_key == of_time
+    assert len(of_key) == state.count() > 0
+
+
+def test_a_damaged_savepoint_is_no_origin_of_a_whole_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    savepoint = taken(spark, tmp_path, "aggregation", batches=1)
+    offsets = tmp_path / "savepoint/spark/offsets/0"
+    offsets.with_name(".0.crc").unlink(missing_ok=True)
+    offsets.write_text(offsets.read_text().replace('"logOffset":0', '"logOffset":7'))
+    state = savepoint.read_state("operator-0")
+    with pytest.raises(DamagedCheckpointError, match=r"nothing was written. Found:\n.*offsets/0: "):
+        savepoint.with_state("operator-0", state, to=tmp_path / "edited")
+    assert not (tmp_path / "edited").exists()

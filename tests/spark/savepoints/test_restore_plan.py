@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,8 +23,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 import seamark as sm
-from seamark.model.errors import RestoreError
+from seamark.model.errors import ConfigurationError, RestoreError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.registry import find_job
 from seamark.savepoints.claims import claim
 from tests.chaos.driver import wait_until
 from tests.every_change import FileChanges
@@ -193,18 +195,99 @@ def test_a_plan_says_what_becomes_of_each_part_and_touches_nothing(
     (problem,) = plan({"digits": sums_as_text, "tens": counted}, checkpoint,
                       backend="hashmap").problems  # fmt: skip
     assert "struct<count:bigint> and is struct<max:string> now" in problem
-    (problem,) = plan(name="first").problems
-    assert "holds a job already" in problem
+    own = plan(name="first")
+    assert own.restorable and own.supersedes.directory == f"file://{tmp_path}/store/first"
+    assert own.supersedes.again is None, "the job has ended with this savepoint"
+    assert own.target.directory == f"file://{tmp_path}/store/first/lineages/2"
 
     copy = tmp_path / "copy"
     shutil.copytree(path.removeprefix("file:"), copy)
-    claim(open_files(spark, copy.as_uri()), "0" * 32, "heir", "file:///heir")
+    heir = f"file://{tmp_path}/store/first"
+    id_ = find_job(f"{tmp_path}/store", "first").start.job_id
+    claim(open_files(spark, copy.as_uri()), id_, "heir", heir)
     (problem,) = plan(path=str(copy)).problems
-    assert "was claimed by job 'heir' (file:///heir)" in problem
+    assert f"was claimed by job 'heir' ({heir})" in problem
     shutil.rmtree(copy)
     with pytest.raises(RestoreError, match="operator 'tens'"):
         declare(tmp_path, "second", numbers, {"digits": counted}).run(path)
     assert contents(tmp_path) == before
+
+
+def test_a_new_source_behind_the_watermark_is_warned_of(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    more = Numbers(tmp_path / "more")
+
+    def windows(name: str, **sources: Numbers) -> sm.Job:
+        job = sm.Job(name, sm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms"))
+        rows = None
+        for uid, of in sources.items():
+            source = sm.FileSource(str(of.directory), format="json", schema="number BIGINT")
+            read = job.source(source, uid=uid)
+            rows = read if rows is None else rows.union(read)
+        assert rows is not None
+        timed = rows.withColumn("at", F.timestamp_seconds("number"))
+        timed = timed.withWatermark("at", "5 seconds")
+        counts = timed.groupBy(F.window("at", "10 seconds")).count().select("count")
+        job.sink(job.uid(counts, "windows"), sm.FileSink(str(tmp_path / name), "json"), uid="out")
+        return job
+
+    numbers.add()
+    first = RunningJob(windows("first", numbers=numbers))
+    first.wait_for_epochs(1)
+    path = first.take("stop_with_savepoint", tmp_path / "savepoints")
+    first.join()
+    assert windows("second", numbers=numbers).restore_plan(path).warnings == ()
+    (warning,) = windows("third", numbers=numbers, more=more).restore_plan(path).warnings
+    assert warning == (
+        "source 'more' begins anew; operators of event time drop its rows older than the "
+        "watermark, 1970-01-01T00:01:34Z"
+    )
+
+
+def test_a_source_of_another_kind_does_not_go_on_from_an_offset(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    """Spark's file source would take the number for a place in its log, and leave out as many
+    files; a socket's for the lines that it has sent."""
+    files = sm.FileSource(
+        str(numbers.directory), "json", "number BIGINT", options={"maxFilesPerTrigger": "1"}
+    )
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    sockets = spark.readStream.format("socket").option("host", "localhost").option("port", 9)
+
+    def reading(source: Any, name: str) -> sm.Job:
+        job = sm.Job(name, sm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms"))
+        own = None if isinstance(source, sm.FileSource) else True
+        rows = job.source(source, uid="in", replayable=own)
+        job.sink(rows.selectExpr("*"), sm.FileSink(str(tmp_path / name), "json"), uid="out")
+        return job
+
+    first = RunningJob(reading(rate, "first"))
+    wait_until("rows", lambda: shown_numbers(tmp_path / "first", "value"), 120)
+    path = first.take("stop_with_savepoint", tmp_path / "savepoints")
+    first.join()
+    before = contents(tmp_path)
+    origins = (path, " of 'rate'"), (str(tmp_path / "store/first"), "")
+    for origin, of in origins:
+        (problem,) = reading(files, "second").restore_plan(origin).problems
+        assert re.match(rf"source 'in' is at the offset \d+{of}, from which 'FileSource'", problem)
+    (problem,) = reading(sockets.load(), "second").restore_plan(path).problems
+    assert "of 'rate', from which 'socket', its kind in the program, cannot go on" in problem
+    assert contents(tmp_path) == before
+    with pytest.raises(ConfigurationError, match="from which 'FileSource', its kind in the prog"):
+        reading(files, "first").run()
+
+    numbers.add()
+    running = RunningJob(reading(files, "second"), restore=path, allow_non_restored_state=True)
+    wait_until("rows", lambda: len(shown_numbers(tmp_path / "second", "number")) == 100, 120)
+    running.end()
+    assert shown_numbers(tmp_path / "second", "number") == list(range(100))
+
+
+def shown_numbers(directory: Path, column: str) -> list[int]:
+    lines = [line for file in directory.rglob("*.json") for line in file.read_text().splitlines()]
+    return sorted(json.loads(line)[column] for line in lines)
 
 
 def test_operators_are_removed_and_added_and_the_savepoint_is_claimed(

@@ -161,9 +161,9 @@ class TestNested:
         frame = frame.drop("z")
         avro = RecordColumns("a sink", "t", (), (), "avro", None)
         values = frame.selectExpr(*avro.select_expressions(schema_of(frame)))
-        made = avro.avro_schema(schema_of(frame))
-        assert made is not None
-        back = values.select(from_avro("value", made.text).alias("v")).select("v.*")
+        text = avro.value_text(schema_of(frame))
+        assert text is not None
+        back = values.select(from_avro("value", text).alias("v")).select("v.*")
         assert canonical(back) == canonical(frame)
 
 

@@ -80,6 +80,15 @@ def assert_equal_columns(found: pa.Table, wanted: pa.Table) -> None:
         assert column.to_pylist() == wanted.column(name).to_pylist(), name
 
 
+def test_two_sessions_of_one_program_have_it(spark: SparkSession) -> None:
+    other = spark.newSession()
+    assert other.sparkContext is spark.sparkContext
+    datagen.register(other)
+    datagen.register(spark)
+    for session in (spark, other):
+        assert stream(session, DatagenSource(rows_per_second=1)).isStreaming
+
+
 def test_a_bounded_run_ends_by_itself_in_epochs_of_the_size_that_was_asked_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:

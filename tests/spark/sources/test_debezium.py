@@ -93,11 +93,23 @@ def test_a_key_that_is_in_the_records_key_alone(spark: SparkSession) -> None:
         envelope("c", None, ROW | {"at": "soon"}),
         envelope("c", None, ROW | {"name": "__debezium_unavailable_value"}),
         envelope("c", None, ROW | {"ok": 3}),
+        ({"id": 1}, envelope("u", ROW, None)),  # a change without its row
     ],
 )
 def test_what_the_schema_cannot_hold_is_no_change(spark: SparkSession, value: Any) -> None:
     good = envelope("c", None, ROW)
     assert [row.op for row in rows(spark, good, value, good)] == ["insert", "unreadable", "insert"]
+
+
+def test_a_tables_own_texts_are_strings(spark: SparkSession) -> None:
+    """As its DDL names them: Spark's from_json refuses both types."""
+    texts = ["ab", "longer than that", "__debezium_unavailable_value", None]
+    changes = [envelope("u", None, {"id": 1, "v": one, "w": [one]}) for one in texts]
+    found = rows(spark, *changes, schema="id BIGINT, v VARCHAR(3), w ARRAY<CHAR(3)>")
+    assert [row.op for row in found] == ["update", "update", "unreadable", "update"]
+    assert [(row.v, row.w) for row in found] == [
+        ("ab", ["ab"]), ("longer than that", ["longer than that"]), (None, None), (None, [None])
+    ]  # fmt: skip
 
 
 def test_other_ops_are_passed_on(spark: SparkSession) -> None:
@@ -261,6 +273,20 @@ def test_a_number_that_spark_would_read_as_a_double_is_unreadable(spark: SparkSe
         assert {row.d for row in found if row.op == "insert"} == {0.12345678901234567}
 
 
+@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DATE", "STRING"])
+def test_an_array_that_a_change_has_left_as_it_was_is_unreadable(
+    spark: SparkSession, kind: str
+) -> None:
+    """PostgreSQL's connector gives the bytes of its placeholder, or their UUID."""
+    left: list[Any] = list(b"__debezium_unavailable_value")
+    if kind == "STRING":
+        left = ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]
+    arrays: list[list[Any]] = [left, [], left[:-1]]
+    changes = [envelope("u", None, {"id": 1, "n": array}) for array in arrays]
+    found = rows(spark, *changes, schema=f"id BIGINT, n ARRAY<{kind}>")
+    assert [row.op for row in found] == ["unreadable", "update", "update"]
+
+
 def test_what_else_an_array_may_have(spark: SparkSession) -> None:
     """Spark's from_json takes a number for the seconds since 1970."""
     schema = "id BIGINT, n ARRAY<TIMESTAMP>, d ARRAY<DATE>, s ARRAY<STRING>, p ARRAY<DECIMAL(9,2)>"
@@ -311,6 +337,7 @@ def test_a_number_of_another_unit_is_unreadable(spark: SparkSession, how: Any, c
     [
         ({"schema": "id BIGNUM"}, "schema is 'id BIGNUM', which is no list"),
         ({"schema": "id INT, ID INT"}, "each once"),
+        ({"schema": "id INT, m MAP<INT, INT>"}, "which Spark cannot read from JSON: "),
         ({"keys": []}, r"keys is \[\]; give the table's key columns"),
         ({"keys": "number"}, r"keys is \['number'\]"),
         ({"op": "NAME"}, "op is 'NAME'; give a name that no column"),

@@ -14,7 +14,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import DamagedCheckpointError
 from seamark.runtime.hadoop_files import HadoopFiles, open_files
 from seamark.savepoints.claims import remove_savepoint
@@ -69,16 +69,17 @@ def test_create_read_list_delete(spark: SparkSession, base: str) -> None:
     files.create("lease/1.json", b"")
     assert files.read("lease/1.json") == b""
     files.create("epochs/4/.hidden", b"x")
-    assert files.sizes("epochs/*/*") == {"epochs/3/prepared.1.json": len(data)}
-    assert files.sizes("nowhere/*") == files.sizes("nowhere/*/*") == {}
+    prepared = {"epochs/3/prepared.1.json": len(data)}
+    assert files.tree("epochs") == {**prepared, "epochs/4/.hidden": 1}
+    assert files.tree("nowhere") == {}
+    assert files.list("epochs/4") == []
     files.create("epochs/4/deep/a b", b"1234")
-    both = {"epochs/3/prepared.1.json": len(data), "epochs/4/deep/a b": 4}
-    assert files.sizes("epochs/*/*", "epochs/*/*/*") == both
-    assert files.sizes("epochs/*/*/*") == {"epochs/4/deep/a b": 4}
-    assert files.sizes("epochs/3/*", "lease/1.json") == {
-        "epochs/3/prepared.1.json": len(data),
-        "lease/1.json": 0,
-    }
+    deep = {"epochs/4/deep/a b": 4}
+    assert files.tree("epochs") == {**prepared, "epochs/4/.hidden": 1, **deep}
+    assert files.tree("epochs/4/deep") == deep
+    assert files.tree() == {**files.tree("epochs"), "lease/1.json": 0}
+    assert files.size("epochs/3/prepared.1.json") == len(data)
+    assert files.size("lease/1.json") == 0 and files.size("lease/2.json") is None
     files.delete("epochs/3")
     files.delete("epochs/3")
     assert not files.exists("epochs/3/prepared.1.json")
@@ -192,7 +193,9 @@ def test_a_write_whose_answer_was_lost_is_known_as_ones_own(spark: SparkSession)
 def test_local_paths_get_local_files(spark: SparkSession, tmp_path: Path) -> None:
     open_files(spark, f"file://{tmp_path}/a%20b").create("c", b"d")
     assert (tmp_path / "a%20b/c").read_bytes() == b"d", "where Spark's own would put it"
-    assert LocalFiles(tmp_path / "a%20b").list("") == ["c"], "Spark's own would leave a .crc file"
+    assert LocalDirectory(tmp_path / "a%20b").list("") == ["c"], (
+        "Spark's own would leave a .crc file"
+    )
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -205,7 +208,7 @@ def test_a_savepoint_is_disposed_of_file_by_file(spark: SparkSession, base: str)
     for path in foreign:
         other.create(path, b"years of work")
     assert remove_savepoint(whole) == []
-    assert whole.tree() == []
+    assert whole.tree() == {}
     assert not whole.exists("")
     assert remove_savepoint(other) == foreign
     assert sorted(other.tree()) == foreign
@@ -217,8 +220,8 @@ def test_a_savepoint_is_disposed_of_file_by_file(spark: SparkSession, base: str)
 def test_a_savepoint_is_copied_with_other_offsets(
     spark: SparkSession, base: str, tmp_path: Path
 ) -> None:
-    there, back = open_files(spark, f"{base}/copy"), LocalFiles(tmp_path / "back")
-    here = LocalFiles(tmp_path / "here")
+    there, back = open_files(spark, f"{base}/copy"), LocalDirectory(tmp_path / "back")
+    here = LocalDirectory(tmp_path / "here")
     savepoint = with_files_of(here)
     moved = {"clicks": {"clicks": {"0": 2, "1": 9}}}
     copy = write_copy(savepoint, moved, here, there, copier(here, there, lambda: spark))
@@ -231,4 +234,6 @@ def test_a_savepoint_is_copied_with_other_offsets(
     assert log == [b"v1", b"{}", b'{"clicks":{"0":2,"1":9}}', b"-"]
     there.delete(ROWS)
     with pytest.raises(DamagedCheckpointError, match=f"{ROWS} is missing, or not as it was"):
-        write_copy(copy, {}, there, LocalFiles(tmp_path / "x"), copier(there, back, lambda: spark))
+        write_copy(
+            copy, {}, there, LocalDirectory(tmp_path / "x"), copier(there, back, lambda: spark)
+        )

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.inspection import require_sound
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
-from seamark.file_systems import HadoopSettings, open_directory, shared_uri
-from seamark.file_systems.location import Location, storage_uri
+from seamark.files import HadoopSettings, open_directory, shared_uri
+from seamark.files.local import LocalDirectory
+from seamark.files.location import Location, storage_uri
 from seamark.model.errors import CheckpointError, ConfigurationError
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.claims import dispose
@@ -33,7 +33,7 @@ from tests.servers.s3 import LocalS3
 from tests.spark.savepoints.restore_app import add_clicks, counting_job, counts
 from tests.spark.savepoints.test_restore import run_app
 from tests.spark.storage.test_hadoop_files import reach
-from tests.unit.file_systems.test_location import PATHS
+from tests.unit.files.test_location import PATHS
 
 NAME = "a%41b #1?é+;k=v [x] {y} *"
 
@@ -86,9 +86,11 @@ def test_records_that_an_older_version_put_elsewhere_are_told_of(tmp_path: Path)
     (tmp_path / "aAb/job").mkdir(parents=True)
     (tmp_path / "aAb/job/job.json").write_text("{}")
     directory = tmp_path / "a%41b/job"
-    LocalFiles(directory / "spark").create("offsets/0", b"v1\n")
+    LocalDirectory(directory / "spark").create("offsets/0", b"v1\n")
     with pytest.raises(CheckpointError, match=r"records lie in .*/aAb/job: an older version"):
-        require_sound(CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark")))
+        require_sound(
+            CheckpointStore(LocalDirectory(directory), LocalDirectory(directory / "spark"))
+        )
     assert not (directory / "lease").exists()
 
 
@@ -109,14 +111,15 @@ def test_odd_names_on_hdfs_and_s3(
     files = open_files(spark, storage_uri(text, "storage"))
     files.create("epochs/1/x", b"1")
     directory = open_directory(shared_uri(text, "path"), hadoop)
-    with directory.create("epochs/2/y") as file:
+    with directory.begin("epochs/2/y") as file:
         file.write(b"22")
-    assert directory.list() == {"epochs/1/x": 1, "epochs/2/y": 2}
-    assert files.sizes("epochs/*/*") == {"epochs/1/x": 1, "epochs/2/y": 2}
-    assert files.sizes("epochs/1/*") == {"epochs/1/x": 1}
+    assert directory.tree() == {"epochs/1/x": 1, "epochs/2/y": 2}
+    assert files.tree("epochs") == files.tree() == {"epochs/1/x": 1, "epochs/2/y": 2}
+    assert files.tree("epochs/1") == {"epochs/1/x": 1}
+    assert files.size("epochs/2/y") == directory.size("epochs/2/y") == 2
     assert files.list("epochs") in (["1", "2"], ["2", "1"])
     files.delete("epochs")
-    assert directory.list() == {}
+    assert directory.tree() == {}
 
 
 def test_a_locale_in_which_spark_would_use_another_directory_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A checkpoint storage that fails at one chosen call: a twin of any `CheckpointFiles`.
+"""A checkpoint storage that fails at one chosen call: a twin of any `Directory`.
 
 `Plan` names the call by its text and its number ("create lease/2.json", the first) and the way in
 which it fails. One plan may be shared by several `FaultyFiles`, as a job's directory and Spark's.
@@ -17,7 +17,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 
 Call = tuple[str, int]
 """A call's text, and its number among those with the same text, from 0."""
@@ -74,7 +74,7 @@ class Plan:
 class FaultyFiles:
     """Has every method of `files`; `where` comes before the paths in the calls' texts."""
 
-    def __init__(self, files: LocalFiles, plan: Plan, where: str = "") -> None:
+    def __init__(self, files: LocalDirectory, plan: Plan, where: str = "") -> None:
         self._files = files
         self._plan = plan
         self._where = where

@@ -7,22 +7,23 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.spool import SpoolFile
+from seamark.files.local import LocalDirectory
 from seamark.protocol.states import Seal
 
 
 def a_store(directory: Path) -> CheckpointStore:
-    store = CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    store = CheckpointStore(LocalDirectory(directory), LocalDirectory(directory / "spark"))
     store.open("job")
     return store
 
 
 def state(*epochs: int) -> ChannelState:
     """Rows written to files in these epochs, a stage for each."""
-    return ChannelState(tuple(Stage(("out",), ("id",), ((segment(e),),)) for e in epochs))
+    stages = (Stage(("out",), ("id",), ((segment(e),),), ("out",) if e % 2 else ()) for e in epochs)
+    return ChannelState(tuple(stages))
 
 
 def segment(epoch: int) -> Segment:
@@ -63,7 +64,7 @@ def test_event_times_come_back_without_rows(tmp_path: Path) -> None:
 
 
 def test_a_restored_jobs_rows_of_before_its_first_epoch_stay(tmp_path: Path) -> None:
-    store = CheckpointStore(LocalFiles(tmp_path), LocalFiles(tmp_path / "spark"))
+    store = CheckpointStore(LocalDirectory(tmp_path), LocalDirectory(tmp_path / "spark"))
     store.create_identity(JobIdentity("j", "l", "job", first_epoch=7, created_at=0.0))
     store.open("job")
     for epoch in (7, 8, 9, 10):

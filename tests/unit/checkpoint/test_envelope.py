@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint.envelope import create_record, open_envelope, read_record, seal_envelope
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import CorruptRecordError
 
 BODY = {"epoch": 7, "sinks": {"orders": {"rows": 3, "committables": ["YQ=="]}}}
@@ -48,7 +48,7 @@ def test_another_kind_and_another_version_are_named() -> None:
         open_envelope("prepared", json.dumps(newer).encode(), "x")
 
 
-class Repeating(LocalFiles):
+class Repeating(LocalDirectory):
     """Every answer of a create is lost, and its client repeats the request."""
 
     def create(self, path: str, data: bytes) -> None:
@@ -60,6 +60,6 @@ def test_a_record_whose_answer_was_lost_is_its_makers_and_nobody_elses(tmp_path:
     for kind in ("lease", "prepared", "sealed", "committed", "started"):
         assert create_record(Repeating(tmp_path), kind, kind, BODY)
         # Two drivers could write the same body: no call takes another's record for its own.
-        assert not create_record(LocalFiles(tmp_path), kind, kind, BODY)
+        assert not create_record(LocalDirectory(tmp_path), kind, kind, BODY)
         assert not create_record(Repeating(tmp_path), kind, kind, BODY)
-        assert read_record(LocalFiles(tmp_path), kind, kind) == BODY
+        assert read_record(LocalDirectory(tmp_path), kind, kind) == BODY

@@ -14,7 +14,7 @@ from seamark.checkpoint.executions import (
     ExecutionStart,
     ExecutionStore,
 )
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.model.job_state import JobState
 
@@ -29,10 +29,10 @@ def failure(number: int) -> ExecutionFailure:
 
 
 def test_an_execution_is_read_as_it_was_recorded(tmp_path: Path) -> None:
-    recorder, store = ExecutionRecorder(), ExecutionStore(LocalFiles(tmp_path))
+    recorder, store = ExecutionRecorder(), ExecutionStore(LocalDirectory(tmp_path))
     assert store.newest() is None
     recorder.add_failure(failure(0))  # in the first start, before the directory is the job's
-    recorder.begin(LocalFiles(tmp_path), START)
+    recorder.begin(LocalDirectory(tmp_path), START)
     recorder.add_failure(failure(1))
     found = store.newest()
     assert found is not None
@@ -49,7 +49,7 @@ def test_each_run_has_a_number_of_its_own_and_the_last_ones_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executions, "EXECUTIONS_KEPT", 2)
-    store = ExecutionStore(LocalFiles(tmp_path))
+    store = ExecutionStore(LocalDirectory(tmp_path))
     assert [store.begin(START) for _ in range(4)] == [1, 2, 3, 4]
     assert [store.read(number) is not None for number in (3, 4)] == [True, True]
     assert sorted(p.name for p in (tmp_path / "executions").iterdir()) == ["3", "4"]
@@ -58,16 +58,16 @@ def test_each_run_has_a_number_of_its_own_and_the_last_ones_are_kept(
 def test_the_last_failures_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executions, "FAILURES_KEPT", 2)
     recorder = ExecutionRecorder()
-    recorder.begin(LocalFiles(tmp_path), START)
+    recorder.begin(LocalDirectory(tmp_path), START)
     for number in range(4):
         recorder.add_failure(failure(number))
-    found = ExecutionStore(LocalFiles(tmp_path)).newest()
+    found = ExecutionStore(LocalDirectory(tmp_path)).newest()
     assert found is not None
     assert found.failures == recorder.failures == [failure(2), failure(3)]
 
 
 def test_a_damaged_record_hides_itself_only(tmp_path: Path) -> None:
-    store = ExecutionStore(LocalFiles(tmp_path))
+    store = ExecutionStore(LocalDirectory(tmp_path))
     for _ in range(2):
         store.begin(START)
     store.record_failure(1, 0, failure(0))

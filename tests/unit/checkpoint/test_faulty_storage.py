@@ -21,14 +21,15 @@ from typing import Any
 
 import pytest
 
-from seamark.checkpoint import files_deadline, storage_check
+from seamark.checkpoint import storage_check
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.files_deadline import with_deadlines
 from seamark.checkpoint.ledger import read_ledger
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore
+from seamark.files import deadline
+from seamark.files.deadline import with_deadlines
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import SeamarkError
 
 from .faulty_files import Call, FaultyFiles, Plan, Way
@@ -50,8 +51,8 @@ class FaultyWorld(World):
 
     def job(self, **settings: Any) -> CheckpointedJob:
         plan, spark = self.faults, self.directory / "spark"
-        files: Any = FaultyFiles(LocalFiles(self.directory), plan)
-        logs: Any = FaultyFiles(LocalFiles(spark), plan, "spark/")
+        files: Any = FaultyFiles(LocalDirectory(self.directory), plan)
+        logs: Any = FaultyFiles(LocalDirectory(spark), plan, "spark/")
         store = CheckpointStore(with_deadlines(files), with_deadlines(logs))
         job = super().job(**settings)
         return CheckpointedJob(job.name, job.sinks, store, job.checkpoint)
@@ -192,7 +193,7 @@ def test_every_call_fails_once(
     hangs = way is Way.HANGS
     if hangs:
         for name in ("CALL_S", "LONG_CALL_S", "CALL_AGAIN_S"):
-            monkeypatch.setattr(files_deadline, name, 3.0)
+            monkeypatch.setattr(deadline, name, 3.0)
         monkeypatch.setattr(storage_check, "DEADLINE_S", 3.0)
     chosen = [call for call in calls if can_fail(call, way)]
     with ThreadPoolExecutor(16 if hangs else 8) as pool:

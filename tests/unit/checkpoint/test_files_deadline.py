@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 
 from seamark.api.config import CheckpointConfig
-from seamark.checkpoint import call_deadline, files_deadline
-from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.files_deadline import open_local
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.sink import SinkContext
+from seamark.files import deadline
+from seamark.files.deadline import CallHangsError, call_within, open_local
 from seamark.model.errors import PreflightError, RecordNotStoredError, StorageHangsError
 from tests.unit.checkpoint.memory_sink import MemorySink
 
@@ -42,8 +41,8 @@ def hanging(path: Path) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_deadline, "CALL_S", 0.5)
-    monkeypatch.setattr(files_deadline, "CALL_AGAIN_S", 0.1)
+    monkeypatch.setattr(deadline, "CALL_S", 0.5)
+    monkeypatch.setattr(deadline, "CALL_AGAIN_S", 0.1)
 
 
 def test_a_call_that_hangs_is_given_up_and_the_next_one_sooner_until_one_returns(
@@ -79,7 +78,7 @@ def test_a_thread_that_is_left_behind_is_not_given_another_call() -> None:
         call_within(0.05, leave.wait)
     assert call_within(5, threading.get_ident) != before
     leave.set()
-    assert all(thread.idle for thread in call_deadline._idle)
+    assert all(thread.idle for thread in deadline._idle)
 
 
 def test_a_start_on_a_storage_that_hangs_ends_with_a_clear_error(tmp_path: Path) -> None:

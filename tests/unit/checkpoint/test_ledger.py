@@ -14,16 +14,17 @@ import pytest
 import seamark as sm
 from seamark.checkpoint import ledger, sink_epoch
 from seamark.checkpoint.ledger import LedgerWriter, read_ledger
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.row_hash import RowSums, row_hashes, sums
 from seamark.checkpoint.sink_epoch import SinkEpoch, Tally, TaskLedger
 from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore, JobIdentity
 from seamark.contracts.read_back import Targets
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import RecordNotStoredError
+from seamark.model.records import read_as
 
 
 def a_store(directory: Path) -> CheckpointStore:
-    store = CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    store = CheckpointStore(LocalDirectory(directory), LocalDirectory(directory / "spark"))
     store.create_identity(JobIdentity("a" * 32, "l" * 32, "clicks", 0, 1.5))
     store.open("clicks")
     return store
@@ -89,7 +90,7 @@ def test_old_pages_live_on_in_the_totals(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_an_attempt_without_a_ledger_is_read_and_starts_the_totals_anew(tmp_path: Path) -> None:
-    assert SinkEpoch.from_json({"rows": 3, "committables": []}).sums is None
+    assert read_as(SinkEpoch, {"rows": 3, "committables": []}).sums is None
     store = a_store(tmp_path)
     commit(store, None, 0)
     store.write_prepared(1, 1, {"out": SinkEpoch(7, (b"handle",))}, None)

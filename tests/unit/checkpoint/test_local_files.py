@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.deadline import open_local
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import PreflightError
 
 PATIENCE_S = 400
@@ -20,7 +21,7 @@ PATIENCE_S = 400
 
 
 def _contend(directory: str, number: int, start: object, wins: object) -> None:
-    files = LocalFiles(directory)
+    files = LocalDirectory(directory)
     for turn in range(50):
         start.wait()  # type: ignore[attr-defined]
         try:
@@ -58,7 +59,7 @@ def test_of_eight_processes_that_create_one_file_exactly_one_wins(tmp_path: Path
 
 
 def test_create_leaves_no_temporary_file_and_changes_nothing_when_refused(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     files.create("epochs/3/prepared.1.json", b"first")
     with pytest.raises(FileExistsError):
         files.create("epochs/3/prepared.1.json", b"second")
@@ -67,7 +68,7 @@ def test_create_leaves_no_temporary_file_and_changes_nothing_when_refused(tmp_pa
 
 
 def test_list_hides_unfinished_files_and_a_missing_directory_is_empty(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     (tmp_path / ".x.tmp").write_bytes(b"")
     files.create("a", b"")
     assert files.list("") == ["a"]
@@ -75,7 +76,7 @@ def test_list_hides_unfinished_files_and_a_missing_directory_is_empty(tmp_path: 
 
 
 def test_delete_takes_files_directories_and_nothing(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     files.create("d/e/f", b"")
     files.delete("d/e/f")
     assert not files.exists("d/e/f")
@@ -85,14 +86,14 @@ def test_delete_takes_files_directories_and_nothing(tmp_path: Path) -> None:
 
 
 def _delete(directory: str, start: object) -> None:
-    files = LocalFiles(directory)
+    files = LocalDirectory(directory)
     for turn in range(60):
         start.wait()  # type: ignore[attr-defined]
         files.delete(f"epochs/{turn}")
 
 
 def test_processes_that_delete_one_directory_all_succeed(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     for turn in range(60):
         for name in range(40):
             path = tmp_path / f"epochs/{turn}/{name}"
@@ -110,7 +111,7 @@ def test_processes_that_delete_one_directory_all_succeed(tmp_path: Path) -> None
 def test_a_directory_that_gets_a_file_meanwhile_is_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     files.create("epochs/3/committed.json", b"")
     rmdir, late = os.rmdir, [tmp_path / "epochs/3/manifest.json"]
 
@@ -129,7 +130,7 @@ def test_a_link_whose_answer_was_lost_is_its_makers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     """NFS repeats the request, and is told that the name exists."""
-    files, link = LocalFiles(tmp_path), os.link
+    files, link = LocalDirectory(tmp_path), os.link
     (tmp_path / "lease").mkdir()
 
     def repeated(source: Path, target: Path) -> None:
@@ -151,4 +152,4 @@ def test_a_link_whose_answer_was_lost_is_its_makers(
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(PreflightError, match="file/store"):
-        LocalFiles(tmp_path / "file" / "store")
+        open_local(tmp_path / "file" / "store")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import DecisionVoidError, RecordNotStoredError
 from seamark.protocol import procedures
 
@@ -28,7 +28,7 @@ class NoSinks:
 
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
-    made = CheckpointStore(LocalFiles(tmp_path), LocalFiles(tmp_path / "spark"))
+    made = CheckpointStore(LocalDirectory(tmp_path), LocalDirectory(tmp_path / "spark"))
     made.open("job")
     list(procedures.take_over(made))
     return made

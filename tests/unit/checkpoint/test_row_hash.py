@@ -217,7 +217,7 @@ def test_a_damaged_hash_is_refused(text: str) -> None:
 
 def test_this_pyarrow_hashes_bytes_itself() -> None:
     """A change of pyarrow to a release without the function costs throughput: see
-    docs/benchmarks.md."""
+    docs/adr/0018-ledger.md."""
     native = row_hash._bytes_hash()
     assert native is not row_hash.numpy_bytes_hash
     rng = np.random.default_rng(3)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint import local_files
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.manifest import ManifestWriter, read_manifest
 from seamark.checkpoint.spark_files import StateTree, log_paths, metadata_at, unique_ids
+from seamark.files import local
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.operator_uids import OperatorUids
 
@@ -28,7 +28,7 @@ def tree(tmp_path: Path, *names: str) -> StateTree:
         path = tmp_path / "state/0/0" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    return StateTree.read(LocalFiles(tmp_path))
+    return StateTree.read(LocalDirectory(tmp_path))
 
 
 def chain(found: StateTree, version: int, *ids: str) -> tuple[list[str], list[str]]:
@@ -90,7 +90,7 @@ def test_stores_are_counted_by_operator_and_name(tmp_path: Path) -> None:
         path = tmp_path / "state" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    found = StateTree.read(LocalFiles(tmp_path))
+    found = StateTree.read(LocalDirectory(tmp_path))
     assert found.groups() == [("0", "", 4), ("1", "left-keys", 2)]
     assert found.metadata == ["state/1/0/_metadata/schema"]
 
@@ -103,7 +103,7 @@ def test_source_logs_are_needed_from_the_last_compacted_one_up_to_the_offset(
         (tmp_path / "sources/0" / name).touch()
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets/5").write_text('v1\n{}\n{"logOffset":11}')
-    logs = [p for p in log_paths(LocalFiles(tmp_path), 5) if p.startswith("sources/")]
+    logs = [p for p in log_paths(LocalDirectory(tmp_path), 5) if p.startswith("sources/")]
     assert sorted(logs) == ["sources/0/10", "sources/0/11", "sources/0/9.compact"]
 
 
@@ -125,12 +125,12 @@ def test_the_limit_of_a_source_log_is_that_of_its_source_also_if_one_stands_twic
         (spark / log / "5").write_text("\n".join([version, "{}", *lines]))
     (spark / "metadata").touch()
     uids = OperatorUids(source_lines=(0, 0, 1))
-    ManifestWriter(LocalFiles(tmp_path), LocalFiles(spark), uids.by_directory).write(5)
-    manifest = read_manifest(LocalFiles(tmp_path), 5)
+    ManifestWriter(LocalDirectory(tmp_path), LocalDirectory(spark), uids.by_directory).write(5)
+    manifest = read_manifest(LocalDirectory(tmp_path), 5)
     assert manifest is not None
     needed = {f"sources/0/{n}" for n in range(2)} | {f"sources/1/{n}" for n in range(7)}
     assert {path for path in manifest.files if path.startswith("sources/")} == needed
-    without_the_plan = set(log_paths(LocalFiles(spark), 5))
+    without_the_plan = set(log_paths(LocalDirectory(spark), 5))
     assert needed <= without_the_plan, "a restore copies these"
 
 
@@ -145,9 +145,9 @@ def with_checksum(tmp_path: Path, data: bytes, chunk: int = 16) -> tuple[Path, P
 @pytest.mark.parametrize("size", [0, 1, 16, 40, 48])
 def test_a_file_that_matches_its_checksum_file(tmp_path: Path, size: int) -> None:
     file, sidecar = with_checksum(tmp_path, bytes(range(size)))
-    assert local_files.verify(file) == size
+    assert local.verify(file) == size
     sidecar.unlink()
-    assert local_files.verify(file) == size
+    assert local.verify(file) == size
 
 
 def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
     for content in bad:
         file.write_bytes(content)
         with pytest.raises(CorruptRecordError, match=r"7\.delta"):
-            local_files.verify(file)
+            local.verify(file)
 
 
 @pytest.mark.parametrize("stored", [b"", b"crc\0", b"crc\0\0\0\0\0", b"crC\0\0\0\0\x10abcd"])
@@ -169,7 +169,7 @@ def test_a_damaged_checksum_file_is_named(tmp_path: Path, stored: bytes) -> None
     file, sidecar = with_checksum(tmp_path, b"abcd")
     sidecar.write_bytes(stored)
     with pytest.raises(CorruptRecordError, match=r"\.7\.delta\.crc: this checksum file is damaged"):
-        local_files.verify(file)
+        local.verify(file)
 
 
 def test_of_an_operators_metadata_one_file_holds_at_an_epoch() -> None:

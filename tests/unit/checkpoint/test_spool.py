@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from seamark.checkpoint import spool
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.contracts import spool as contract
 from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.record_batches import PART_BYTES
 from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems import open_directory
+from seamark.files import open_directory
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import (
     CorruptRecordError,
     LossRefusedError,
@@ -132,7 +132,7 @@ class Chain(spool.LostTransaction):
             Writing(),
             found,
             context,
-            open_files=lambda job: LocalFiles(directory),
+            open_files=lambda job: LocalDirectory(directory),
             commit_now=commit_now,
             abort_now=self.aborted.append,
             within_deadline=lambda call: call(),

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint import statistics_store
+from seamark.checkpoint import statistics_recorder, statistics_store
 from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
 from seamark.checkpoint.checkpointed_job import QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.envelope import seal_envelope
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.statistics import EpochFigures, OperatorFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.contracts.spool import SpoolFile
+from seamark.files.local import LocalDirectory
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import CheckpointError
+from seamark.model.records import read_as, record_of
 from tests.unit.checkpoint.test_coordinator import World, until
 
 
@@ -55,7 +56,7 @@ def run(world: World, driver: Coordinator, *epochs: int) -> None:
 
 
 def stored(world: World) -> CheckpointingStatistics:
-    return StatisticsStore(LocalFiles(world.directory)).read()
+    return StatisticsStore(LocalDirectory(world.directory)).read()
 
 
 def test_each_epoch_is_shown_while_it_runs_and_kept_when_it_has_ended(world: World) -> None:
@@ -252,8 +253,8 @@ def test_a_checkpoint_whose_records_are_deleted_is_shown_as_discarded(world: Wor
     driver = world.driver()
     run(world, driver, 0, 1, 2)
     finished(world, driver)
-    LocalFiles(world.directory).delete("epochs/0")
-    LocalFiles(world.directory).delete("spark/commits/1")
+    LocalDirectory(world.directory).delete("epochs/0")
+    LocalDirectory(world.directory).delete("spark/commits/1")
     assert [c.discarded for c in stored(world).history] == [False, True, True]
 
 
@@ -278,6 +279,18 @@ def test_the_checkpoint_that_a_job_was_restored_from_is_shown(world: World) -> N
     assert again.latest_restored.external_path == f"file://{world.directory}/epochs/6"
 
 
+def test_epochs_that_end_too_fast_do_not_pile_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics_recorder, "MOST_WAITING", 3)
+    driver = world.driver()
+    with driver.statistics._files:  # the storage takes no record
+        run(world, driver, *range(8))
+        until(lambda: [one.epoch for one in driver.statistics.unrecorded()] == [5, 6, 7])
+    finished(world, driver)
+    assert {5, 6, 7} <= {c.id for c in stored(world).history}
+
+
 def test_a_record_of_statistics_is_read_as_it_was_written() -> None:
     wanted = CheckpointStatistics(3, CheckpointStatus.FAILED, 17, failure_message="x")
-    assert CheckpointStatistics.from_record(wanted.to_record()) == wanted
+    assert read_as(CheckpointStatistics, record_of(wanted)) == wanted

@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.storage_check import check_storage
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import PreflightError
 
 
 def test_a_local_directory_passes_and_nothing_is_left(tmp_path: Path) -> None:
-    check_storage(LocalFiles(tmp_path))
+    check_storage(LocalDirectory(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
-class Overwriting(LocalFiles):
+class Overwriting(LocalDirectory):
     def create(self, path: str, data: bytes) -> None:
-        target = self._root / path
+        target = self.path / path
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(data)
 
 
-class LooksFirst(LocalFiles):
+class LooksFirst(LocalDirectory):
     def create(self, path: str, data: bytes) -> None:
-        target = self._root / path
+        target = self.path / path
         target.parent.mkdir(exist_ok=True)
         if target.exists():
             raise FileExistsError(path)
@@ -37,17 +37,17 @@ class LooksFirst(LocalFiles):
         target.write_bytes(data)
 
 
-class ListsLate(LocalFiles):
+class ListsLate(LocalDirectory):
     def list(self, path: str) -> list[str]:
         return []
 
 
-class ReadsOld(LocalFiles):
+class ReadsOld(LocalDirectory):
     def read(self, path: str) -> bytes:
         return b""
 
 
-class KeepsDeleted(LocalFiles):
+class KeepsDeleted(LocalDirectory):
     def delete(self, path: str) -> None:
         pass
 
@@ -62,7 +62,7 @@ class KeepsDeleted(LocalFiles):
         (KeepsDeleted, "is still there"),
     ],
 )
-def test_a_weak_store_is_refused(kind: type[LocalFiles], found: str, tmp_path: Path) -> None:
+def test_a_weak_store_is_refused(kind: type[LocalDirectory], found: str, tmp_path: Path) -> None:
     with pytest.raises(
         PreflightError, match=f"{tmp_path}: it is not fit for checkpoints: .*{found}"
     ):
@@ -80,7 +80,7 @@ def test_a_weak_store_is_refused(kind: type[LocalFiles], found: str, tmp_path: P
 def test_an_error_of_the_store_is_named_with_its_remedy(
     error: OSError, remedy: str, tmp_path: Path
 ) -> None:
-    class Failing(LocalFiles):
+    class Failing(LocalDirectory):
         def create(self, path: str, data: bytes) -> None:
             raise error
 
@@ -91,7 +91,7 @@ def test_an_error_of_the_store_is_named_with_its_remedy(
 def test_a_silent_store_is_given_up_at_the_deadline(tmp_path: Path) -> None:
     answered = threading.Event()
 
-    class Silent(LocalFiles):
+    class Silent(LocalDirectory):
         def create(self, path: str, data: bytes) -> None:
             answered.wait(60)
 

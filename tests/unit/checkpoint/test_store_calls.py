@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from seamark.checkpoint.envelope import create_record
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import CorruptRecordError, RecordNotStoredError
 from seamark.protocol import procedures
 from seamark.protocol.ports import EpochRecord
@@ -23,7 +23,7 @@ from seamark.protocol.states import Seal
 class CountingFiles:
     """Real files; `calls` counts the operations by name."""
 
-    def __init__(self, files: LocalFiles) -> None:
+    def __init__(self, files: LocalDirectory) -> None:
         self._files = files
         self.calls: Counter[str] = Counter()
 
@@ -44,8 +44,8 @@ class NoSinks:
 
 
 def opened(directory: Path) -> tuple[CheckpointStore, CountingFiles]:
-    files = CountingFiles(LocalFiles(directory))
-    store = CheckpointStore(files, CountingFiles(LocalFiles(directory / "spark")))
+    files = CountingFiles(LocalDirectory(directory))
+    store = CheckpointStore(files, CountingFiles(LocalDirectory(directory / "spark")))
     store.open("job")
     files.calls.clear()
     return store, files
@@ -110,13 +110,13 @@ def exhaust(steps: Any) -> Any:
 
 
 def test_job_json_may_lack_what_serves_only_people(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     needed = {"job_id": "a" * 32, "lineage_id": "b" * 32, "name": "job", "first_epoch": 3}
     create_record(files, "job", "job.json", {**needed, "of_a_newer_release": {"x": 1}})
     identity = CheckpointStore(files, files).open("job")
     assert (identity.job_id, identity.first_epoch) == ("a" * 32, 3)
     assert (identity.restored_from, identity.spark_directory) == (None, "spark")
-    damaged = LocalFiles(tmp_path / "damaged")
+    damaged = LocalDirectory(tmp_path / "damaged")
     create_record(damaged, "job", "job.json", {"job_id": "a" * 32, "name": "job"})
     with pytest.raises(CorruptRecordError, match=r"job\.json"):
         CheckpointStore(damaged, damaged).open("job")

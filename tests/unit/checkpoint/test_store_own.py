@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import DecisionVoidError
 from seamark.protocol.states import Seal
 
@@ -21,7 +21,7 @@ PARTS = {"sink": SinkEpoch(3, (b"handle",))}
 
 
 def a_store(directory: Path) -> CheckpointStore:
-    store = CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    store = CheckpointStore(LocalDirectory(directory), LocalDirectory(directory / "spark"))
     store.create_identity(JobIdentity("a" * 32, "l" * 32, "clicks", 0, 1.5))
     return store
 

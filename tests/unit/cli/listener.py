@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 class Listener:
-    """From `with` to its end: answers each path of `pages` with its value as JSON, all others with
-    `{}`.
+    """From `with` to its end: answers each path of `pages` with its value as JSON, or with its
+    HTTPStatus, all others with `{}`.
 
     `seen` has the method, path and ``Authorization`` header of each request.
     """
@@ -27,7 +28,7 @@ class Listener:
                 self.rfile.read(int(self.headers["Content-Length"] or 0))
                 page = listener.pages.get(f"{self.command} {self.path}", {})
                 body = page if isinstance(page, bytes) else json.dumps(page).encode()
-                self.send_response(200)
+                self.send_response(page if isinstance(page, HTTPStatus) else 200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)

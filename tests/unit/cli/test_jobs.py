@@ -22,9 +22,9 @@ from seamark.checkpoint.executions import (
     ExecutionStart,
     ExecutionStore,
 )
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.cli.main import app
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import OperationFailedError
 from seamark.model.job_state import JobState
 from seamark.operations.storage import readable
@@ -53,9 +53,9 @@ def job(
     storage: Path, name: str, job_id: str, *, run: bool = True, host: str = "", pid: int = 0,
     rest_url: str = "", end: ExecutionEnd | None = None, pages: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    files = LocalFiles(storage / name)
+    files = LocalDirectory(storage / name)
     restored = {"path": "file:///old/clicks", "job_id": None, "epoch": 7}
-    CheckpointStore(files, LocalFiles(storage / name / "spark")).create_identity(
+    CheckpointStore(files, LocalDirectory(storage / name / "spark")).create_identity(
         JobIdentity(job_id, "e" * 32, name, 8, 1000.0, restored)
     )
     if run:
@@ -264,7 +264,7 @@ def test_a_narrow_terminal_gets_short_ids_and_a_pipe_whole_ones(storage: Path) -
 
 def test_verbose_tells_on_stderr_which_driver_was_asked(storage: Path) -> None:
     said = seamark("list", "-v", cwd=storage.parent)
-    assert "INFO seamark.runtime.registry: job bills at http://127.0.0.1:" in said.stderr
+    assert "INFO seamark.runtime.driver: job bills at http://127.0.0.1:" in said.stderr
     assert "INFO" not in seamark("list", cwd=storage.parent).stderr
 
 

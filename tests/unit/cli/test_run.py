@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -210,3 +211,19 @@ def test_a_plain_program_keeps_the_traceback_of_what_is_no_mistake(tmp_path: Pat
     ended = plain(tmp_path, "import seamark\n1 / 0\n")
     assert ended.returncode == 1
     assert ended.stderr.startswith("Traceback (most recent call last):")
+
+
+def test_explain_shows_the_programs_own_lines_alone(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import seamark\nimport nowhere_to_be_found\n")
+    ended = subprocess.run(
+        [*SEAMARK, "explain", "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert ended.returncode == 1
+    assert re.findall(r"line \d+", ended.stderr) == ["line 2"], ended.stderr
+    assert ended.stderr.endswith("ModuleNotFoundError: No module named 'nowhere_to_be_found'\n")
+
+
+def test_a_mistake_in_a_setting_shows_the_line_that_has_it_alone(tmp_path: Path) -> None:
+    ended = plain(tmp_path, "import seamark as sm\nsm.CheckpointConfig(interval='2 parsecs')\n")
+    assert re.findall(r"line \d+", ended.stderr) == ["line 2"], ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith("ConfigurationError: CheckpointConfig")

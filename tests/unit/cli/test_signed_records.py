@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from seamark.checkpoint.executions import ExecutionStart, ExecutionStore, Sign, unsigned
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.cli.main import app
 from seamark.dashboard.jobs import Jobs
+from seamark.files.local import LocalDirectory
 from seamark.runtime.token import DriverToken, sign
 from tests.tokens import read_token
 from tests.unit.cli.listener import Listener
@@ -39,7 +39,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener
 def record(tmp_path: Path, url: str, sign: Sign, *, name: str = "clicks", jid: str = JID) -> str:
     """Write the record of a driver at `url`; return the storage."""
     storage = tmp_path / "store"
-    files = LocalFiles(storage / name)
+    files = LocalDirectory(storage / name)
     CheckpointStore(files, files).create_identity(JobIdentity(jid, "ee" * 16, name, 0, STARTED_S))
     start = ExecutionStart(jid, name, socket.gethostname(), 1, STARTED_S, url)
     ExecutionStore(files).begin(start, sign)
@@ -186,7 +186,7 @@ def test_a_record_with_values_that_no_driver_writes_is_left_out(
     storage = record(tmp_path, driver.url, unsigned)
     start = ExecutionStart(JID, "clicks", "h", 1, STARTED_S, driver.url)
     object.__setattr__(start, field, value)
-    ExecutionStore(LocalFiles(tmp_path / "store/clicks")).begin(start)
+    ExecutionStore(LocalDirectory(tmp_path / "store/clicks")).begin(start)
     for verb in (["list"], ["info", "clicks"]):
         shown = call(*verb, "--storage", storage)
         assert (shown.exit_code, shown.exception) == (0, None), shown.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,26 @@ def test_a_job_whose_pages_no_driver_gives_is_shown_all_the_same(
     driver.pages[f"GET {JOB}"] = answer
     assert "UNREACHABLE" in call("list", "--storage", storage).stdout
     assert json.loads(Jobs(storage).overview("o").body)["jobs"][0]["state"] == "UNREACHABLE"
+
+
+def test_without_new_rows_since_its_restore_a_checkpoint_is_the_restored_one(
+    tmp_path: Path, driver: Listener
+) -> None:
+    storage = record(tmp_path, driver.url, DriverToken(JID).sign)
+    driver.pages |= {
+        f"POST {JOB}/checkpoints": TRIGGER,
+        f"GET {JOB}/checkpoints/{'0' * 32}": {
+            "status": {"id": "COMPLETED"}, "operation": {"checkpointId": 7},
+        },
+        f"GET {JOB}/checkpoints/details/7": HTTPStatus.NOT_FOUND,
+        f"GET {JOB}/checkpoints": {
+            "latest": {"completed": None, "restored": {"id": 7, "external_path": "file:///s"}},
+        },
+    }  # fmt: skip
+    ended = call(*CHANGES[0], "--storage", storage)
+    assert ended.exit_code == 0, ended.output
+    said = "No row is new since checkpoint 7, which it began from. Path: file:///s\n"
+    assert ended.stdout == said
+    driver.pages[f"GET {JOB}/checkpoints"]["latest"]["restored"]["id"] = 6
+    with pytest.raises(AssertionError, match="its driver answers 404"):
+        call(*CHANGES[0], "--storage", storage)

@@ -16,11 +16,11 @@ from seamark.checkpoint.executions import (
     ExecutionStart,
     ExecutionStore,
 )
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.cli.main import app
 from seamark.cli.terminal import say, stdout, suggest
 from seamark.cli.visible import VisibleFormatter, visible
+from seamark.files.local import LocalDirectory
 from seamark.model.job_state import JobState
 from seamark.runtime.token import DriverToken
 from tests.unit.cli.listener import Listener
@@ -35,7 +35,7 @@ def is_clean(text: str) -> bool:
 
 
 def job(storage: Path, name: str, end: ExecutionEnd | None, url: str = "") -> None:
-    files = LocalFiles(storage / name)
+    files = LocalDirectory(storage / name)
     restored = {"path": f"file:///{EVIL}", "job_id": None, "epoch": 7}
     CheckpointStore(files, files).create_identity(
         JobIdentity(JID, "ee" * 16, name, 0, STARTED_S, restored)

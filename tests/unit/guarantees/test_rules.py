@@ -75,6 +75,7 @@ MISTAKES = [
     ("SK006", sink(output_modes=("complete",)), "sink `out`", "would delete the rows of the ep"),
     ("SK002", other(writes=frozenset({TOPIC})), "sink `out`", "job 'billing', which has not ended"),
     ("SK002", {"sinks": [KEYED, replace(KEYED, uid="two")]}, "sink `keyed`", "sink `two`"),
+    ("SK007", source(places=(TOPIC,)), "sink `out`", "source `in` reads kafka"),
     ("SK003", other(reads_uncommitted=frozenset({TOPIC})), "sink `out`", "job 'billing' reads"),
     ("KF002", other(writes=frozenset({PREFIX})), "sink `out`", "job 'billing', which has not"),
     ("KF002", {"sinks": [SINK, replace(SINK, uid="two", places=(PREFIX,))]}, "sink `out`", "`two`"),
@@ -114,7 +115,9 @@ def test_every_rule_has_a_mistake_here() -> None:
 
 def test_a_source_of_the_job_that_reads_its_own_sink_uncommitted() -> None:
     looped = replace(WELL, **source(isolation="read_uncommitted", places=(TOPIC,)))
-    assert [one.code.name for one in declared_findings(looped)] == ["SC002", "SK003"]
+    assert [one.code.name for one in declared_findings(looped)] == [
+        "SC002", "SK007", "SK003"
+    ]  # fmt: skip
 
 
 def test_what_two_sinks_of_one_job_share_weighs_less_than_what_two_jobs_do() -> None:

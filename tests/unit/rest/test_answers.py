@@ -27,19 +27,21 @@ from seamark.checkpoint.executions import (
     ExecutionStart,
 )
 from seamark.checkpoint.flow_figures import FlowFigures
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.statistics import SavepointEnd, describe_savepoint
 from seamark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
 from seamark.checkpoint.task_reports import EpochProgress, SinkReport, TaskReport
 from seamark.dashboard import routes as dashboard_routes
 from seamark.dashboard.jobs import Jobs
 from seamark.dashboard.login import Login
+from seamark.dashboard.programs import Programs
+from seamark.files.local import LocalDirectory
 from seamark.guarantees.end_to_end import GuaranteeReport, PartGuarantee, SinkGuarantee
 from seamark.model.checkpoint_statistics import TaskCheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointCounts, RestoredCheckpointStatistics
 from seamark.model.guarantee import Guarantee, SinkWay
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.model.job_state import JobState
+from seamark.model.records import record_of
 from seamark.model.redaction import Redactor
 from seamark.protocol.states import AttemptState
 from seamark.rest.actions import Actions
@@ -104,7 +106,7 @@ def coordinator(restored: RestoredCheckpointStatistics) -> Any:
 
 def live_job(tmp_path: Path) -> LiveJob:
     directory = write_job(tmp_path, "clicks", 4, failed=frozenset({1}), rest_url=NOBODY)
-    store = StatisticsStore(LocalFiles(directory))
+    store = StatisticsStore(LocalDirectory(directory))
     restored = RestoredCheckpointStatistics(0, round(BEGUN_S * 1e3), False, "file:///x/epochs/0")
     operator = TaskCheckpointStatistics(
         "counts", "operator", "stateStoreSave", store.records()[0].checkpoint.status,
@@ -161,8 +163,7 @@ def live_job(tmp_path: Path) -> LiveJob:
         graph=graph,
         flow=flow,
         checkpoints=lambda: history,
-        savepoint=nothing,
-        stop_with_savepoint=nothing,
+        take_savepoint=nothing,
         restore_plan=cast(Any, nothing),
         supervisor=lambda: cast(Any, supervisor),
         sink_transactions=cast(Any, nothing),
@@ -245,9 +246,10 @@ def test_a_driver_answers_as_before(tmp_path: Path) -> None:
     paths += [*pages_of(JOB_ID), f"/jobs/{'0' * 32}", "/jobs/x", f"/jobs/{JOB_ID}/series?since=-1"]
     compare("driver", answers(app, paths, str(tmp_path)))
     ended = [
-        record.checkpoint for record in StatisticsStore(LocalFiles(tmp_path / "clicks")).records()
+        record.checkpoint
+        for record in StatisticsStore(LocalDirectory(tmp_path / "clicks")).records()
     ]
-    records = {str(n): one.to_record() for n, one in enumerate(ended)}
+    records = {str(n): record_of(one) for n, one in enumerate(ended)}
     compare("records", records)
     document = app.openapi()
     document["info"].pop("version")
@@ -265,12 +267,15 @@ def test_a_dashboard_answers_as_before(tmp_path: Path, monkeypatch: pytest.Monke
     storage = f"file://{tmp_path}"
     line = SimpleNamespace(is_proven=False, origin="", expect=_, work=_, rest=_)
     connections = cast(Connections, SimpleNamespace(of=lambda scope: line))
-    app = dashboard_routes.make_app(Jobs(storage), Login("token"), connections)
+    app = dashboard_routes.make_app(
+        Jobs(storage), Programs((), lambda asked: ""), Login("token"), connections
+    )
     paths = ["/jobs/overview", "/nowhere", f"/jobs/{'0' * 32}"]
     for jid in (JOB_ID, "ef" * 16):
         paths += [*pages_of(jid), f"/jobs/{jid}/savepoints"]
     history = f"/jobs/{JOB_ID}/checkpoints"
     paths += [
+        "/programs", f"/programs/run/{TRIGGER}", f"{history}?limit=1&series=0",
         f"{history}?limit=1", f"{history}?status=FAILED", f"{history}?limit=2&before=1700000003000",
         f"{history}?limit=-1", f"{history}/details/1?triggered=1700000001000",
         f"{history}/details/1?triggered=5",

@@ -41,7 +41,7 @@ class NoSpark:
 
 
 def work(state: ChannelState = NO_CHANNEL_STATE, **settings: Any) -> EpochWork:
-    config = sm.CheckpointConfig(storage="/s", aligned_timeout="2s", **settings)
+    config = sm.CheckpointConfig(**{"storage": "/s", "aligned_timeout": "2s", **settings})
     return EpochWork(NOT_USED, config, state, KeyedEpochs((), None), NoSpark())  # type: ignore[arg-type]
 
 
@@ -113,3 +113,16 @@ def test_too_many_bytes_hold_the_sources(intake: Intake) -> None:
 def test_rows_of_a_run_before_are_written_without_unaligned(intake: Intake) -> None:
     work(left(400))
     assert intake.last == (True, False, -1)
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_a_sink_that_took_a_row_an_epoch_gets_more_when_it_is_fast_again(
+    intake: Intake, done: int
+) -> None:
+    """With the timeout 0 no epoch ends before its deadline, and a quarter of one row is none."""
+    of = work(unaligned=True, aligned_timeout=0)
+    after(of, 1, left(1), 0.3)
+    after(of, done, left(1), 10.0)
+    for _ in range(20):
+        after(of, max(1, intake.last[2]), NO_CHANNEL_STATE, 0.3)
+    assert intake.last[2] > 20

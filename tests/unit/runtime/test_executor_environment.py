@@ -16,18 +16,28 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 import seamark as sm
-from seamark.file_systems.settings import HadoopSettings
-from seamark.runtime.branches import Layout
-from seamark.runtime.pre_commit import ORDER, EpochTasks, Order, pre_commit
+from seamark.files.settings import HadoopSettings
+from seamark.runtime.layout import Layout
+from seamark.runtime.pre_commit import ORDER, Order, pre_commit
+from seamark.runtime.task_attempt import EpochTasks
 
 OF_DRIVERS = (
     "fastapi starlette uvicorn pydantic typer click rich prometheus_client pandas kafka tomli"
 )
+ROOMS = ("model", "files", "contracts", "protocol", "sinks", "sources")
+OF_WORKERS = (
+    "pre_commit",
+    "dead_letters",
+    "in_flight",
+    "keyed_operator",
+    "keyed_process",
+    "datagen",
+    "socket_lines",
+    "worker_daemon",
+)
+"""What a task imports of `seamark.runtime`."""
 
-TASK = """
-import pickle, sys
-from pathlib import Path
-
+REFUSE = """
 asked = []
 
 class Refused:
@@ -37,6 +47,12 @@ class Refused:
             raise ModuleNotFoundError(f"not on an executor: {{name}}", name=name)
 
 sys.meta_path.insert(0, Refused())
+"""
+TASK = """
+import pickle, sys
+from pathlib import Path
+
+{refuse}
 from pyspark import TaskContext
 run, batch, order = pickle.loads(Path({task!r}).read_bytes())
 task = TaskContext._getOrCreate()
@@ -44,6 +60,24 @@ task._partitionId, task._attemptNumber, task._taskAttemptId = 0, 0, 0
 task._localProperties = order
 (told,) = run(iter([batch]))
 print("pandas" in asked, pickle.loads(told.column(0)[0].as_py())[1].sinks["files"].rows)
+"""
+IMPORTS = """
+import importlib, pkgutil, sys
+{refuse}
+names = [
+    module.name
+    for room in {rooms!r}
+    for module in pkgutil.walk_packages(
+        importlib.import_module("seamark." + room).__path__, "seamark." + room + "."
+    )
+]
+for name in [*names, *("seamark.runtime." + name for name in {others!r})]:
+    importlib.import_module(name)
+print(len(names))
+try:
+    import seamark.rest.server
+except ModuleNotFoundError as error:
+    print(error)
 """
 KINDS = {
     "n": pa.int16(), "yes": pa.bool_(), "x": pa.float32(), "text": pa.string(),
@@ -72,11 +106,24 @@ def test_a_task_runs_without_what_only_drivers_need(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_arrays(columns, [f"c{place}" for place in range(len(columns))])
     properties = {ORDER: Order(0, -1).to_text()}
     (tmp_path / "task").write_bytes(cloudpickle.dumps((pre_commit(job), batch, properties)))
-    code = TASK.format(refused=OF_DRIVERS, task=str(tmp_path / "task"))
+    said = run(TASK.format(refuse=REFUSE.format(refused=OF_DRIVERS), task=str(tmp_path / "task")))
+    # pyarrow would import pandas where it is installed, for half a second of each worker's CPU.
+    assert said.split()[-2:] == ["False", "3"]
+
+
+def test_each_module_of_a_worker_is_imported_without_what_only_drivers_need() -> None:
+    refuse = REFUSE.format(refused=OF_DRIVERS)
+    said = run(IMPORTS.format(refuse=refuse, rooms=ROOMS, others=OF_WORKERS))
+    count, refused = said.splitlines()
+    assert int(count) > 100
+    assert refused.startswith("not on an executor: ")
+
+
+def run(code: str) -> str:
+    """Return what a program prints that sees all packages of this one."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    # pyarrow would import pandas where it is installed, for half a second of each worker's CPU.
-    assert done.stdout.split()[-2:] == ["False", "3"]
+    return done.stdout

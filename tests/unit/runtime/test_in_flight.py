@@ -12,7 +12,7 @@ import pytest
 from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
 from seamark.contracts.sink import WriterContext
 from seamark.contracts.spool import SpoolFile
-from seamark.file_systems import HadoopSettings
+from seamark.files import HadoopSettings
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime import in_flight
 from seamark.runtime.in_flight import Deadline, Overflow, Pace, read_lane, rest_of

@@ -126,6 +126,7 @@ class Partition:
             "recorder",
             Recorder(self.clock, self._event_time),
             SCHEMA,
+            ["k"],
             ("k", "what", "v", "at", "count"),
             "at" if self._event_time else "",
             report,  # type: ignore[arg-type]
@@ -224,6 +225,25 @@ def test_rows_of_other_columns_are_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sys.modules[__name__], "SCHEMA", SCHEMA.append(pa.field("more", pa.int64())))
     with pytest.raises(ValueError, match=r"have the columns k string, v int64.*its former program"):
         partition.run([], budget=1)
+
+
+def test_rows_wait_over_a_change_of_the_time_zone(patch: pytest.MonkeyPatch) -> None:
+    """A restart on another machine may have another session time zone: its default."""
+    partition = Partition(patch, event_time=True)
+    rows = input_rows([("a", 1), ("a", 2)], 0, 0)
+    first = partition.run(rows, budget=1)
+    elsewhere = pa.schema([*list(SCHEMA)[:2], ("at", pa.timestamp("us", tz="Asia/Tokyo"))])
+    patch.setattr(sys.modules[__name__], "SCHEMA", elsewhere)
+    second = [found for found in partition.run([], budget=1) if found[1] == "row"]
+    assert [at for *_, at, _ in [*first, *second]] == [at_of(row) for row in rows]
+
+
+@pytest.mark.parametrize("result", [("a", "row", 1, 2), {"k": "a", "what": "row"}, "abcde"])
+def test_a_result_that_lacks_a_column_is_refused(patch: pytest.MonkeyPatch, result: Any) -> None:
+    """Spark would write null into it."""
+    patch.setattr(Recorder, "process_element", lambda *_: [result])
+    with pytest.raises(ValueError, match=r"\d values for the 5 columns of output_schema \(k, what"):
+        Partition(patch, event_time=False).run(input_rows([("a", 1)], 0, 0), budget=1)
 
 
 def test_chunks_are_bounded_in_bytes(patch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seamark.runtime.pre_commit import _told
+from seamark.runtime.pre_commit import _shown_cause
 
 
 def hide(text: str) -> str:
@@ -12,8 +12,8 @@ def hide(text: str) -> str:
 def test_causes_in_a_circle_are_gone_through_once() -> None:
     first, second = OSError("gone"), OSError("away")
     first.__cause__, second.__cause__ = second, first
-    assert _told(first, hide) is first
+    assert _shown_cause(first, hide) is first
     first.__cause__ = first  # `raise error from error`
-    assert _told(first, hide) is first
+    assert _shown_cause(first, hide) is first
     first.__cause__, second.args = second, ("hush",)
-    assert _told(first, hide) is None
+    assert _shown_cause(first, hide) is None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -40,11 +44,57 @@ def test_by_row() -> None:
     assert [row["id"] for row in results(function, "row")] == [2, 3, 3]
 
 
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_rows_have_datetimes_as_of_sparks_own_python_functions() -> None:
+    """Seen in Spark: a UDF's datetime without a zone is this machine's local time; of one with a
+    zone TIMESTAMP_NTZ takes the clock's time."""
+    at, ntz = pa.timestamp("us", tz="Asia/Tokyo"), pa.timestamp("us")
+    schema = pa.schema(
+        [
+            ("at", at),
+            ("ntz", ntz),
+            ("part", pa.struct([("n", pa.int64()), ("at", at)])),
+            ("list", pa.list_(pa.struct([("ntz", ntz)]))),
+            ("map", pa.map_(pa.string(), at)),
+            ("null", at),
+        ]
+    )
+    noon = datetime(2026, 1, 1, 12)
+    paris = noon.replace(tzinfo=timezone(timedelta(hours=1)))
+
+    def row(moment: datetime) -> dict[str, Any]:
+        return {
+            "at": moment,
+            "ntz": moment,
+            "part": {"n": 1, "at": moment},
+            "list": [{"ntz": moment}, None],
+            "map": [("k", moment)],
+            "null": pd.NaT,
+        }
+
+    made = Process("p", lambda _: [row(noon), row(paris), row(pd.Timestamp(noon))], "row", schema)
+    (found,) = made.results(BATCH.slice(0, 1))
+    in_utc = [datetime(2026, 1, 1, hour, tzinfo=timezone.utc) for hour in (17, 11, 17)]
+    fixed = {"null": None, "ntz": noon, "list": [{"ntz": noon}, None]}
+    assert found.to_pylist() == [{**row(moment), **fixed} for moment in in_utc]
+
+
 def test_a_wrong_result_is_named() -> None:
     with pytest.raises(TypeError, match=r"process 'p': the function gave int"):
         results(lambda batch: [7], "batch")
     with pytest.raises(TypeError, match=r"lacks the columns name of the schema; it has id"):
         results(lambda batch: batch, "batch")
+    with pytest.raises(TypeError, match=r"lacks the columns name of the schema; it has id, nmae"):
+        results(lambda row: {"id": 1, "nmae": "x"}, "row")
 
 
 @pytest.mark.parametrize(

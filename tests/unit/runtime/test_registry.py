@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint.executions import ExecutionEnd, ExecutionStart, ExecutionStore
-from seamark.checkpoint.files_deadline import open_local
 from seamark.checkpoint.store import CheckpointStore
+from seamark.files.deadline import open_local
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
+from seamark.protocol.verdicts import DriverState
 from seamark.runtime.checkpoint_history import open_storage, open_store
-from seamark.runtime.registry import directory_of, find_job, list_jobs
+from seamark.runtime.listing import directory_of
+from seamark.runtime.registry import driver_state, find_job, list_jobs
 
 
 def add(storage: Path, directory: str, name: str, *, executed_as: str = "") -> str:
@@ -57,9 +59,34 @@ def test_the_record_of_another_job_does_not_lend_its_name(tmp_path: Path) -> Non
         find_job(storage, "payments")
 
 
+def test_a_superseded_lineage_is_found_by_its_id_and_its_directory(tmp_path: Path) -> None:
+    old = add(tmp_path, "orders", "orders")
+    new = add(tmp_path, "orders/lineages/2", "orders")
+    files = open_local(tmp_path / "orders")
+    assert CheckpointStore(files, files).end_lineage(1, {"lineage": 2})
+    storage = f"file://{tmp_path}"
+    assert [(one.directory, one.state) for one in list_jobs(storage)] == [
+        ("orders", JobState.SUPERSEDED), ("orders/lineages/2", JobState.FINISHED),
+    ]  # fmt: skip
+    for asked in ("orders", "orders/lineages/2", new, new[:8]):
+        assert find_job(storage, asked).start.job_id == new
+    found = find_job(storage, old[:8])
+    assert (found.name, found.directory, found.state) == ("orders", "orders", JobState.SUPERSEDED)
+    assert directory_of(storage, "orders") == directory_of(storage, new) == "orders/lineages/2"
+
+
 def test_job_json_says_where_sparks_files_are(tmp_path: Path) -> None:
     add(tmp_path, "location", "counted")
     add(tmp_path, "orders", "orders")
     for directory, spark in (("location", ""), ("orders", "/spark"), ("new", "/spark")):
         store = open_store(open_storage, f"file://{tmp_path}/{directory}")
         assert store.spark_files.uri == f"{store.uri}{spark}"
+
+
+def test_of_a_driver_with_a_damaged_lease_nothing_is_known(tmp_path: Path) -> None:
+    add(tmp_path, "orders", "orders")
+    store = open_store(open_storage, f"file://{tmp_path}/orders")
+    assert driver_state(f"file://{tmp_path}", "orders", store) is DriverState.IS_GONE
+    assert store.claim_generation(1)
+    (tmp_path / "orders/lease/1.json").write_bytes(b"{")
+    assert driver_state(f"file://{tmp_path}", "orders", store) is DriverState.UNKNOWN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.state_backend import FORMAT, PROVIDER, check_backend, format_settings
 
@@ -15,14 +15,14 @@ HASHMAP = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStorePr
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def checkpoint(directory: Path, provider: str, state: bool) -> LocalFiles:
+def checkpoint(directory: Path, provider: str, state: bool) -> LocalDirectory:
     (directory / "offsets").mkdir()
     for epoch in (9, 10):
         conf = {"batchWatermarkMs": 0, "conf": {PROVIDER: provider if epoch == 10 else "older"}}
         (directory / f"offsets/{epoch}").write_text(f"v1\n{json.dumps(conf)}\n" + '{"t":{"0":1}}')
     if state:
         (directory / "state/0").mkdir(parents=True)
-    return LocalFiles(directory)
+    return LocalDirectory(directory)
 
 
 def test_another_backend_than_the_states_is_refused(tmp_path: Path) -> None:
@@ -45,11 +45,11 @@ def test_a_stateless_query_becomes_stateful_only_with_the_backend_of_its_log(
 
 
 def test_a_new_checkpoint_may_have_any(tmp_path: Path) -> None:
-    check_backend("clicks", LocalFiles(tmp_path), ROCKSDB, stateful=True)
+    check_backend("clicks", LocalDirectory(tmp_path), ROCKSDB, stateful=True)
 
 
 def test_a_checkpoint_keeps_the_format_of_its_state(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
 
     def settings(given: int | None = None, *, keyed: bool = False) -> dict[str, str]:
         return format_settings("clicks", given, files, keyed=keyed)

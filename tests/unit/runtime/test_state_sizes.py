@@ -8,7 +8,7 @@ import json
 import zipfile
 from pathlib import Path
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 from seamark.runtime.epoch_figures import StateSizes
 
 
@@ -39,13 +39,14 @@ def write_zip(path: Path, ssts: dict[str, int]) -> int:
 
 
 def sizes(root: Path, *epochs: int) -> dict[int, dict[int, dict[int, tuple[int, int]]]]:
-    return StateSizes(LocalFiles(root)).of(epochs)
+    return StateSizes(LocalDirectory(root)).of(epochs)
 
 
 def test_hashmap_adds_deltas_to_the_latest_snapshot(tmp_path: Path) -> None:
     store = tmp_path / "state/0/1"
     write(store, delta_1=10, delta_2=20, delta_3=40, snapshot_2=25, delta_4=80, delta_5=160)
     (store / ".5.delta.crc").write_bytes(b"c" * 999)
+    (store / "4.delta.crc").write_bytes(b"c" * 9999)
     write(tmp_path / "state/0/1/_metadata", schema_1=7)
     found = sizes(tmp_path, 0, 1, 2, 3)
     assert found == {

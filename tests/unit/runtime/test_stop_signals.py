@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -41,3 +43,36 @@ def test_a_thread_without_signals_leaves_them_alone() -> None:
     thread.start()
     thread.join()
     assert found == [before]
+
+
+PROGRAM = """
+import threading
+from seamark.runtime.stop_signals import program_has_ended
+looked = threading.Event()
+
+def work():
+    main.join()
+    looked.wait(60)
+
+def watch():
+    found = [program_has_ended()]
+    main.join()
+    found.append(program_has_ended())
+    looked.set()
+    worker.join()
+    found.append(program_has_ended())
+    print(found)
+
+main, worker = threading.main_thread(), threading.Thread(target=work)
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+worker.start()
+threading.Thread(target=watch, name="seamark-watch").start()
+"""
+
+
+def test_a_program_has_ended_with_its_last_thread_that_python_waits_for() -> None:
+    """A daemon, and a thread of Seamark's, are none of them."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.split() == ["[False,", "False,", "True]"]

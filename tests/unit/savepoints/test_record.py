@@ -5,13 +5,17 @@ On a real local directory, without Spark.
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.envelope import open_envelope
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import CorruptRecordError, SavepointError
 from seamark.savepoints.record import (
+    KIND,
+    SAVEPOINT,
     ColumnFamily,
     Operator,
     SavepointRecord,
@@ -19,12 +23,14 @@ from seamark.savepoints.record import (
     Store,
     read_savepoint,
     write_savepoint,
+    write_taking,
 )
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 LONG = {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
 
 
-def a_savepoint(files: LocalFiles) -> SavepointRecord:
+def a_savepoint(files: LocalDirectory) -> SavepointRecord:
     families = (
         ColumnFamily("default", "rows", LONG, LONG, {"type": "none"}, False, False, 3, 96),
         ColumnFamily("more", "list", LONG, LONG, {"type": "none"}, True, True, 4, 128),
@@ -52,7 +58,7 @@ def a_savepoint(files: LocalFiles) -> SavepointRecord:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     savepoint = a_savepoint(files)
     write_savepoint(files, savepoint)
     assert read_savepoint(files) == savepoint
@@ -61,36 +67,45 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_savepoint_knows_where_it_lies_now(tmp_path: Path) -> None:
-    write_savepoint(LocalFiles(tmp_path / "here"), a_savepoint(LocalFiles(tmp_path / "here")))
+    write_savepoint(
+        LocalDirectory(tmp_path / "here"), a_savepoint(LocalDirectory(tmp_path / "here"))
+    )
     (tmp_path / "here").rename(tmp_path / "there")
-    assert read_savepoint(LocalFiles(tmp_path / "there")).uri.endswith("/there")
+    assert read_savepoint(LocalDirectory(tmp_path / "there")).uri.endswith("/there")
     assert "here" not in (tmp_path / "there" / "savepoint.json").read_text()
 
 
 def test_one_that_was_cut_off_is_no_savepoint(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
+    write_taking(files, "id", "clicks", "file:///store/clicks", 7)
     files.create("state/0/default/part-0.parquet", b"rows")
     with pytest.raises(SavepointError, match="not a whole savepoint"):
         read_savepoint(files)
 
 
-def test_an_empty_directory_is_no_savepoint(tmp_path: Path) -> None:
-    with pytest.raises(SavepointError, match="there is no savepoint here"):
-        read_savepoint(LocalFiles(tmp_path))
+@pytest.mark.parametrize("file", [None, "rows.txt", "epochs/7/complete.json"])
+def test_another_directory_is_no_savepoint(tmp_path: Path, file: str | None) -> None:
+    """Nobody is told to delete it: it may be a job's checkpoint."""
+    files = LocalDirectory(tmp_path)
+    if file is not None:
+        files.create(file, b"rows")
+    with pytest.raises(SavepointError, match="there is no savepoint here; check the path") as told:
+        read_savepoint(files)
+    assert "delete" not in str(told.value)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "altered"])
 def test_a_damaged_one_is_found(tmp_path: Path, damage: str) -> None:
-    write_savepoint(LocalFiles(tmp_path), a_savepoint(LocalFiles(tmp_path)))
+    write_savepoint(LocalDirectory(tmp_path), a_savepoint(LocalDirectory(tmp_path)))
     path = tmp_path / "savepoint.json"
     text = path.read_text()
     path.write_text(text[:-20] if damage == "truncated" else text.replace('"epoch":7', '"epoch":8'))
     with pytest.raises(CorruptRecordError, match=r"savepoint\.json"):
-        read_savepoint(LocalFiles(tmp_path))
+        read_savepoint(LocalDirectory(tmp_path))
 
 
 def test_a_finished_savepoint_is_not_written_again(tmp_path: Path) -> None:
-    files = LocalFiles(tmp_path)
+    files = LocalDirectory(tmp_path)
     write_savepoint(files, a_savepoint(files))
     with pytest.raises(FileExistsError):
         write_savepoint(files, a_savepoint(files))
@@ -98,4 +113,20 @@ def test_a_finished_savepoint_is_not_written_again(tmp_path: Path) -> None:
 
 def test_an_operator_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SavepointError, match="'per-hour'; it has 'per-minute'"):
-        a_savepoint(LocalFiles(tmp_path)).operator("per-hour")
+        a_savepoint(LocalDirectory(tmp_path)).operator("per-hour")
+
+
+@pytest.mark.parametrize(
+    "golden", sorted(GOLDEN.rglob("*.zip")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_a_savepoint_of_an_older_release_is_read_whole(golden: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(golden) as archive:
+        data = archive.read(SAVEPOINT)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / SAVEPOINT).write_bytes(data)
+    found = read_savepoint(LocalDirectory(tmp_path / "old"))
+    write_savepoint(LocalDirectory(tmp_path / "new"), found)
+    before = open_envelope(KIND, data, SAVEPOINT)
+    after = open_envelope(KIND, (tmp_path / "new" / SAVEPOINT).read_bytes(), SAVEPOINT)
+    assert {source.pop("kind") for source in after["sources"]} <= {""}, "unknown in older ones"
+    assert {name: after[name] for name in before} == before

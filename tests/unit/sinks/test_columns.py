@@ -9,7 +9,7 @@ import pytest
 
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems.local import local_path, make_directory
+from seamark.files.local import local_path, make_directory
 from seamark.model.errors import ConfigurationError, CorruptRecordError
 from seamark.model.schema import Column
 from seamark.sinks.internal.columns import check_columns, datetimes_as_text

@@ -82,6 +82,31 @@ def test_delta(tmp_path: Path) -> None:
     assert asked(sm.DeltaSink(str(fits)), tmp_path) == []
 
 
+def test_iceberg(tmp_path: Path) -> None:
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/a.db",
+        "warehouse": f"file://{tmp_path}",
+    }
+    sink = sm.IcebergSink("shop.t", catalog)
+    assert codes(asked(sink, tmp_path)) == ["SV004"]
+    made = sm.IcebergSink("shop.t", catalog, create_table=True)
+    assert asked(made, tmp_path) == []
+    columns = (Column("id", "int"), Column("day", "date"), Column("text", "string"))
+    by_day = replace(made, partition_by=["month(day)"])
+    by_day.create_committer(replace(CONTEXT, job_id="job", schema=columns)).preflight()
+    (id_, day) = asked(sink, tmp_path)
+    assert codes([id_, day]) == ["SV005"] * 2
+    assert "partitioned by column 'day', which is not in" in id_.found
+    assert "'id' is bigint in the DataFrame and int in the table" in day.found
+    other = sm.IcebergSink("shop.other", catalog)
+    assert codes(asked(other, tmp_path)) == ["SV004"]
+    replace(other, create_table=True).create_committer(replace(CONTEXT, job_id="j")).preflight()
+    assert asked(other, tmp_path) == []
+    away = sm.IcebergSink("shop.t", {"type": "rest", "uri": "http://127.0.0.1:9"})
+    assert codes(asked(away, tmp_path)) == ["SV001"]
+
+
 class Sender(sm.WriteAheadSink):
     def describe(self) -> str:
         return "a pager"
@@ -102,12 +127,17 @@ def test_write_ahead(tmp_path: Path) -> None:
         asked(CheckedSender(), tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["files", "sqlite", "delta"])
+@pytest.mark.parametrize("kind", ["files", "sqlite", "delta", "iceberg"])
 def test_the_age_of_what_is_open(tmp_path: Path, kind: str) -> None:
     sink: Any = {
         "files": lambda: sm.FileSink(tmp_path / "out"),
         "sqlite": lambda: sm.SQLiteSink(tmp_path / "a.db", "t"),
         "delta": lambda: sm.DeltaSink(str(tmp_path / "table"), create_table=True),
+        "iceberg": lambda: sm.IcebergSink(
+            "shop.t",
+            {"type": "sql", "uri": f"sqlite:///{tmp_path}/a.db", "warehouse": f"file://{tmp_path}"},
+            create_table=True,
+        ),
     }[kind]()
     context = replace(CONTEXT, job_id="job", generation=1)
     committer = sink.create_committer(context)

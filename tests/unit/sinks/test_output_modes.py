@@ -28,7 +28,9 @@ def ignore(*_: Any) -> None: ...
     [
         (sm.FileSink("/d"), EVERY[:1]),
         (sm.DeltaSink("/d"), EVERY[:1]),
+        (sm.IcebergSink("a.b"), EVERY[:1]),
         (sm.DeltaSink("/d", keys=["k"]), EVERY),
+        (sm.IcebergSink("a.b", mode="upsert", keys=["k"]), EVERY),
         (sm.SQLiteSink("/d.db", "t"), EVERY[:1]),
         (sm.SQLiteSink("/d.db", "t", keys=["k"]), EVERY),
         (sm.PostgresSink(PG, "t"), EVERY[:1]),
@@ -36,6 +38,8 @@ def ignore(*_: Any) -> None: ...
         (sm.PostgresSink(PG, "t", mode="upsert", keys=["k"]), EVERY),
         (sm.MySQLSink(MY, "t", mode="staged"), EVERY[:1]),
         (sm.MySQLSink(MY, "t", mode="upsert", keys=["k"]), EVERY),
+        (sm.SqlSink(PG, "t"), EVERY[:1]),
+        (sm.SqlSink(PG, "t", mode="upsert", keys=["k"]), EVERY),
         (sm.RedisSink("redis://h", key="k"), EVERY),
         (sm.RedisSink("redis://h", key="k", mode="staged"), EVERY),
         (sm.KafkaSink("h:1", topic="t", transactional_id_prefix="p"), EVERY),

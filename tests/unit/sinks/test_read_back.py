@@ -7,6 +7,7 @@ disk; the ledger's own tally counts them on their way, and those read back are c
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +24,9 @@ from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
 from seamark.model.schema import Column, Schema
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
+from seamark.sinks.iceberg import IcebergSink
 from seamark.sinks.sqlite import SQLiteSink, database
+from tests.integration.iceberg.sink_kit import catalog_at, compact
 
 DRIVER = SinkContext("job", "orders", "out", 1, 1.0)
 MOMENTS = [dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2026, 3, 29, 2, 30), None]
@@ -134,17 +137,30 @@ DELTA = (
 @pytest.mark.parametrize("by", [(), ("text", "small", "day")], ids=["plain", "partitioned"])
 def test_delta(tmp_path: Path, by: tuple[str, ...]) -> None:
     sink = DeltaSink(str(tmp_path / "table"), partition_by=by, create_table=True)
+
+    def compact() -> None:
+        import deltalake
+
+        assert deltalake.DeltaTable(sink.path).optimize.compact()["numFilesRemoved"]
+
+    table_is_read_back(sink, compact)
+
+
+@pytest.mark.parametrize("by", [(), ("text", "bucket(2, id)", "day(at)")], ids=["plain", "by"])
+def test_iceberg(tmp_path: Path, by: tuple[str, ...]) -> None:
+    catalog = catalog_at(tmp_path)
+    sink = IcebergSink("shop.t", catalog, partition_by=by, create_table=True)
+    table_is_read_back(sink, lambda: compact(sink))
+
+
+def table_is_read_back(sink: Any, compact: Callable[[], None]) -> None:
     batch = pa.record_batch({**SCALARS, **NUMBERS, **NESTED})
     committables, expected = written(sink, batch, DELTA)
     found = read(sink, batch, committables)
     first = sum((sums(row_hashes(f.rows)) for f in found if f.writers == (0,)), NO_ROWS)
     assert expected == {"": first}
     assert sum(len(f.rows) for f in found) == 7
-
-    import deltalake
-
-    compacted = deltalake.DeltaTable(sink.path).optimize.compact()
-    assert compacted["numFilesRemoved"]
+    compact()
     found = read(sink, batch, committables)
     assert {rows.writers for rows in found} == {None}, "nobody knows any more"
     assert sum(len(f.rows) for f in found) == 7

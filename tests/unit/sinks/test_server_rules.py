@@ -12,9 +12,9 @@ from seamark.contracts.sink import SinkContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Severity
 from seamark.model.schema import Column
+from seamark.sinks.internal.servers import quicker
 from seamark.sinks.kafka import KafkaSink
 from seamark.sinks.kafka import preflight as kafka
-from seamark.sinks.kafka.prefix_owner import Holder
 from seamark.sinks.kafka.sink import timeout_too_short
 from seamark.sinks.mysql import MySQLSink
 from seamark.sinks.mysql import preflight as mysql
@@ -47,8 +47,7 @@ def topic(**changed: Any) -> dict[str, Any]:
         (topic(may=frozenset({"DESCRIBE"})), "SV003", ERROR, "not authorised to write topic 'out'"),
         ({"limits_ms": (900_000, 60_000)}, "KF005", ERROR, "900s is above .* of 60s"),
         ({"ids_denied": True}, "SV003", ERROR, "transactional ids that begin with 'shop'"),
-        ({"group_denied": True}, "SV003", ERROR, "group 'seamark.shop'"),
-        ({"holder": Holder("billing", "x1")}, "KF002", ERROR, "held by the job 'billing'"),
+        ({"others": ("shop-x1-0c9e41d2aa07-g1-w-0",)}, "KF002", WARNING, "such as 'shop-x1-"),
         (topic(replicas=1, in_sync=1, least_in_sync=1), "KF006", WARNING, "1 replica"),
         (topic(least_in_sync=1), "KF007", WARNING, "min.insync.replicas 1"),
         (
@@ -113,7 +112,7 @@ def test_no_prefix_is_a_finding_when_the_sink_is_built() -> None:
 
 
 SERVER = postgres.ServerFacts(16, standby=False, most_prepared=400)
-PREPARED = PostgresSink("postgresql://u@h/d", table="t")
+PREPARED = PostgresSink("postgresql://u@h/d", table="t", mode="prepared")
 STAGED = replace(PREPARED, mode="staged")
 
 
@@ -258,3 +257,40 @@ def test_mysqls_json_takes_no_long_decimals(type_: str, fits: bool) -> None:
     assert bool(misfit(column, json_column)) is not fits
     if not type_.startswith("decimal"):
         assert column_type(column, False, "8.0.36") == ("JSON" if fits else "LONGTEXT")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("compresion.type", "compression.type"),
+        ("queue.bufering.max.messages", "queue.buffering.max.messages"),
+    ],
+)
+def test_an_unknown_producer_option_names_the_nearest(given: str, meant: str) -> None:
+    sink = KafkaSink(
+        "b:1", topic="out", transactional_id_prefix="shop", producer_options={given: "1"}
+    )
+    assert kafka._refused_options(sink, "sink `out`").endswith(f"did you mean {meant!r}?")
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "line"),
+    [
+        (600, 'KafkaSink(…, transaction_timeout="11min")'),
+        (3600, 'KafkaSink(…, spool=True), or of write_stream .option("spool", True)'),
+    ],
+)
+def test_a_short_transaction_timeout_is_refused_with_the_line_to_paste(
+    timeout_s: int, line: str
+) -> None:
+    sink = KafkaSink("b:1", "out", transactional_id_prefix="shop", transaction_timeout="1min")
+    context = replace(CONTEXT, checkpoint_timeout_s=timeout_s)
+    with pytest.raises(ConfigurationError, match="KF004") as refused:
+        sink.check_transaction_scope(context)
+    assert line in str(refused.value)
+
+
+def test_a_quicker_mode_is_a_note() -> None:
+    found = quicker("sink `out`", "the server has 9", "prepared")
+    assert (found.code.name, found.weight) == ("SV008", Severity.NOTE)
+    assert "mode='prepared'" in found.remedy

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.dead_letters import Refusals, RefusedRow, without
 from seamark.sinks.internal.sifting import sift
 
 NAMED = re.compile(r"line (-?\d+)")
@@ -79,3 +79,10 @@ def test_without() -> None:
     assert without(batch, []) is batch
     left = without(batch, [RefusedRow(0, ""), RefusedRow(2, "")])
     assert left.to_pydict() == {"id": [1, 3]}
+
+
+def test_the_first_reason_of_a_row_counts() -> None:
+    refused = Refusals([RefusedRow(2, "known")]).add([False, True, True], lambda row: f"row {row}")
+    refused.add([True, True, False], "later")
+    found = [(row.index, row.reason) for row in refused.rows()]
+    assert found == [(0, "later"), (1, "row 1"), (2, "known")]

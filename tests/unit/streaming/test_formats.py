@@ -64,10 +64,20 @@ def test_jdbc_makes_the_databases_own_sink(url: str, shown: type) -> None:
     assert made("jdbc", url=url, dbtable="t", keys="id", user="u").mode == "upsert"
 
 
+def test_tables_of_files_are_changed_by_key() -> None:
+    delta = made("delta", path="/d", keys="id, part", op="op")
+    assert (delta.keys, delta.op) == (("id", "part"), "op")
+    assert made("delta", path="/d").keys == ()
+    iceberg = made("iceberg", path="shop.t", keys="id")
+    assert (iceberg.mode, iceberg.keys, iceberg.op) == ("upsert", ("id",), None)
+    assert made("iceberg", path="shop.t").mode == "append"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"format_": "console"}, "there are kafka, parquet.*it keeps nothing"),
+        ({"format_": "console", "numRows": "some"}, "numRows is 'some'; give a whole number"),
+        ({"format_": "console", "truncat": "true"}, "did you mean 'truncate'"),
         ({"format_": "mongodb"}, r"sm.WriteAheadSink.spark_format\('mongodb'"),
         ({"format_": "kafka", "topic": "out"}, "needs the option 'kafka.bootstrap.servers'"),
         ({"format_": "parquet", "path": "/d", "compresion": "gzip"}, "did you mean 'compression'"),

@@ -48,7 +48,7 @@ const ACTIONS = {
       const path = `/jobs/${job.jid}/stop`;
       const gone = () => ended(job);
       if (values.with !== "savepoint") {
-        await operate(path, { gone });
+        await operate(path, { body: { savepoint: false }, gone });
         return { said: `The job has stopped: ${await ended(job, true)}.` };
       }
       const body = { targetDirectory: values.directory, formatType: values.format, drain: values.drain === "on" };
@@ -118,6 +118,25 @@ const ACTIONS = {
     steps: ["sinks"],
     run: (dialog) => endTransaction("abort", dialog),
   },
+  start: {
+    label: "Start a program",
+    title: () => "Start a program?",
+    text: "It runs on the dashboard's machine, as its user, in the background. A job with checkpoints goes on after its last decided epoch.",
+    confirm: "Start it",
+    Fields: StartFields,
+    steps: ["start"],
+    async run({ values }) {
+      const asked = {
+        program: values.program,
+        programArgsList: values.arguments.split(/\s+/).filter(Boolean),
+        savepointPath: values.path.trim(),
+        parallelism: values.parallelism ? Number(values.parallelism) : null,
+        allowNonRestoredState: values.drop === "on",
+      };
+      const { jobid } = await operate("/programs/run", { body: asked });
+      return { said: "Its job runs.", shown: html`<p><a href=${`#/jobs/${jobid}`} onClick=${close}>Look at it</a></p>` };
+    },
+  },
   dispose: {
     label: "Dispose of the savepoint",
     title: () => "Dispose of this savepoint?",
@@ -146,6 +165,13 @@ export function ActionButtons({ job }) {
   return html`<div class="actions" role="group" aria-label="Change this job">
     ${IN_THE_HEAD.map((name) => html`<${ActionButton} key=${name} action=${name} job=${job} disabled=${job.state === "CANCELLING"} />`)}
   </div>`;
+}
+
+// Offered where the dashboard was started with --allow-run; `path` is a savepoint to start from.
+export function StartButton({ path, children }) {
+  const programs = page("/programs", 10_000).data?.programs || [];
+  if (!programs.length) return null;
+  return html`<${ActionButton} action="start" job=${{ jid: "", name: "a program" }} subject=${{ programs, path }}>${children}<//>`;
 }
 
 // Opens an action's dialog; `subject` is what it is about, beside the job, `values` what its fields hold at first.
@@ -276,6 +302,16 @@ function StopFields({ job, values }) {
   `;
 }
 
+function StartFields({ subject, values }) {
+  return html`
+    <p><label>Program <select name="program">${subject.programs.map((path) => html`<option value=${path} selected=${values.program === path}>${path}</option>`)}</select></label></p>
+    <p><label>Its arguments <input name="arguments" defaultValue=${values.arguments ?? ""} placeholder="none" spellcheck=${false} /></label></p>
+    <p><label>Savepoint, or retained checkpoint <input name="path" defaultValue=${values.path ?? subject.path ?? ""} placeholder="none: go on after the last decided epoch" spellcheck=${false} /></label></p>
+    <p><label>State partitions <input name="parallelism" type="number" min="1" step="1" defaultValue=${values.parallelism ?? ""} placeholder="as many as it has" /></label></p>
+    <label class="choice"><input type="checkbox" name="drop" defaultChecked=${values.drop === "on"} /> <span><b>Allow non-restored state</b><span class="note">Drop what no part of the program takes (-n).</span></span></label>
+  `;
+}
+
 function EndFields({ subject }) {
   const { sink, epoch, generation, transaction, verdict } = subject.one;
   return html`<p><code class="path">${transaction}</code></p>
@@ -293,6 +329,6 @@ async function endTransaction(verb, { job, subject, values }) {
 function Whole({ path }) {
   const command = `seamark run -s ${path} APP.PY`;
   return html`<p><code class="path">${path}</code> <${Copy} text=${path} what="the path" /></p>
-    <p>A program goes on from it under another job name or storage:</p>
+    <p>The stopped job's program, changed or not, goes on from it:</p>
     <pre>${command}</pre>`;
 }

@@ -1,6 +1,6 @@
 // The front end's beginning: routes, the frame around each page, and one drawing after each change.
 //
-// Routes are behind the #: #/ is all jobs, #/jobs/<id>/<tab>[/<part>] is one. `pages.js` keeps what
+// Routes are behind the #: #/ is all jobs, #/jobs/<id>/<tab>[/<part>[/<item>]] is one. `pages.js` keeps what
 // the server said; each page is a module that draws it. There is no build: the browser loads these
 // files as they are.
 import { html, render } from "./html.js";
@@ -21,7 +21,7 @@ function readRoute() {
 }
 
 function App() {
-  const [room, jid, tab, part] = route;
+  const [room, jid, tab, part, item] = route;
   const found = room === "jobs" && jid;
   const who = login();
   return html`
@@ -39,7 +39,7 @@ function App() {
     <${Connection} />
     <main id="main" tabindex="-1">
       ${who && !who["may-look"] && html`<${Login} byProxy=${who["by-proxy"]} />`}
-      ${who?.["may-look"] && (found ? html`<${Job} key=${jid} jid=${jid} tab=${tab || "overview"} part=${part} />` : html`<${Jobs} />`)}
+      ${who?.["may-look"] && (found ? html`<${Job} key=${jid} jid=${jid} tab=${tab || "overview"} part=${part} item=${item} />` : html`<${Jobs} />`)}
     </main>
     <${Actions} />
   `;

@@ -9,8 +9,9 @@ import { Details } from "./checkpoint.js";
 const ROWS = 50;
 const PARTS = { history: "History", failed: "Failed", summary: "Summary", configuration: "Configuration" };
 
-export function Checkpoints({ jid, part }) {
+export function Checkpoints({ jid, part, item }) {
   const shown = PARTS[part] ? part : "history";
+  if (shown === "history" && /^\d+$/.test(item || "")) return html`<${One} key=${item} jid=${jid} id=${Number(item)} />`;
   return html`
     <${Latest} jid=${jid} />
     <nav class="tabs small" aria-label="Parts of the checkpoint pages">
@@ -21,6 +22,21 @@ export function Checkpoints({ jid, part }) {
     ${shown === "summary" && html`<${Summary} jid=${jid} />`}
     ${shown === "configuration" && html`<${Configuration} jid=${jid} />`}
     ${(shown === "history" || shown === "failed") && html`<${History} key=${shown} jid=${jid} failed=${shown === "failed"} />`}
+  `;
+}
+
+// One checkpoint by itself: what a link to it opens.
+function One({ jid, id }) {
+  const known = page(`/jobs/${jid}/checkpoints?limit=1`).data?.latest.completed?.id;
+  return html`
+    <div class="bar">
+      <p class="note"><a href=${`#/jobs/${jid}/checkpoints`}>All checkpoints</a></p>
+      <nav class="actions" aria-label="Checkpoints beside this one">
+        ${id > 0 && html`<a href=${`#/jobs/${jid}/checkpoints/history/${id - 1}`}>‹ ${id - 1}</a>`}
+        ${known > id && html`<a href=${`#/jobs/${jid}/checkpoints/history/${id + 1}`}>${id + 1} ›</a>`}
+      </nav>
+    </div>
+    <section class="card"><h2>Checkpoint ${id}</h2><${Details} jid=${jid} id=${id} /></section>
   `;
 }
 
@@ -77,6 +93,7 @@ function History({ jid, failed }) {
     else if (!until) held.set(place, history[0].trigger_timestamp + 1);
     dispatchEvent(new Event("draw"));
   };
+  const columns = FLOWS.filter(([, value]) => history.some((one) => value(one) > 0));
   const longest = Math.max(...history.map((one) => one.end_to_end_duration), 1);
   const first = matching - older - history.length + 1;
   const pager = html`<div class="pager">
@@ -99,14 +116,10 @@ function History({ jid, failed }) {
           <th scope="col">Triggered</th>
           <th scope="col" class="num">Duration</th>
           <th scope="col" class="wide"><span class="unseen">Duration, as a bar</span></th>
-          <th scope="col" class="num wide">Added</th>
-          <th scope="col" class="num wide">Full size</th>
-          <th scope="col" class="num wide">Rows</th>
-          <th scope="col" class="num wide">Processed</th>
-          <th scope="col" class="num wide">In-flight</th>
+          ${columns.map(([label]) => html`<th scope="col" class="num wide">${label}</th>`)}
         </tr>
       </thead>
-      ${history.map((one) => html`<${Row} key=${keyOf(jid, one)} jid=${jid} one=${one} longest=${longest} onToggle=${toggle} />`)}
+      ${history.map((one) => html`<${Row} key=${keyOf(jid, one)} jid=${jid} one=${one} longest=${longest} columns=${columns} onToggle=${toggle} />`)}
     </table>
     ${history.length > 15 && pager}
   `;
@@ -115,7 +128,16 @@ function History({ jid, failed }) {
 // An epoch that failed runs again under its id.
 const keyOf = (jid, one) => `${jid}:${one.id}:${one.trigger_timestamp}`;
 
-function Row({ jid, one, longest, onToggle }) {
+// What flowed, and what is stored; a column without one figure is left out.
+const FLOWS = [
+  ["Added", (one) => one.checkpointed_size, bytes],
+  ["Full size", (one) => one.state_size, bytes],
+  ["Rows", (one) => one.rows, count],
+  ["Processed", (one) => one.processed_data, bytes],
+  ["In-flight", (one) => one.persisted_data, bytes],
+];
+
+function Row({ jid, one, longest, columns, onToggle }) {
   const expanded = open.has(keyOf(jid, one));
   const failed = one.status === "FAILED";
   const running = one.status === "IN_PROGRESS";
@@ -130,10 +152,10 @@ function Row({ jid, one, longest, onToggle }) {
       <td><${Time} at=${one.trigger_timestamp} /></td>
       <td class="num">${running ? coarse(now() - one.trigger_timestamp) : duration(one.end_to_end_duration)}</td>
       <td class="wide"><span class="duration-bar" aria-hidden="true"><span class=${failed ? "bad" : ""} style=${{ width: `${(100 * Math.max(one.end_to_end_duration, 0)) / longest}%` }}></span></span></td>
-      ${[bytes(one.checkpointed_size), bytes(one.state_size), count(one.rows), bytes(one.processed_data), bytes(one.persisted_data)].map((figure) => html`<td class="num wide">${one.status === "IN_PROGRESS" ? UNKNOWN : figure}</td>`)}
+      ${columns.map(([, value, unit]) => html`<td class="num wide">${running ? UNKNOWN : unit(value(one))}</td>`)}
     </tr>
-    ${failed && html`<tr class="why"><td></td><td colspan="11"><span class="reason">${one.failure_message}</span></td></tr>`}
-    ${expanded && html`<tr class="details"><td colspan="12"><${Details} jid=${jid} id=${one.id} triggered=${one.trigger_timestamp} status=${one.status} /></td></tr>`}
+    ${failed && html`<tr class="why"><td colspan=${7 + columns.length}><span class="reason">${one.failure_message}</span></td></tr>`}
+    ${expanded && html`<tr class="details"><td colspan=${7 + columns.length}><${Details} jid=${jid} id=${one.id} triggered=${one.trigger_timestamp} status=${one.status} /></td></tr>`}
   </tbody>`;
 }
 

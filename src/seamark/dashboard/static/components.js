@@ -13,11 +13,15 @@ const SIGNS = {
   CANCELLING: ["◌", "warn"],
   CANCELED: ["■", "done"],
   FAILED: ["✕", "bad"],
+  SUPERSEDED: ["⇥", "done"],
   UNREACHABLE: ["?", "bad"],
+  UNOBSERVED: ["○", "done"],
 };
 
 const MEANINGS = {
+  SUPERSEDED: "A restore has begun the job's next lineage; this one is kept, and never runs again",
   UNREACHABLE: "Its driver has not said that it ended, and does not answer: it was killed, or the network is in between",
+  UNOBSERVED: 'A query of format("seamark"): Spark runs it, and tells nobody when it ends',
   RESTARTING: "A failure is being waited out, by the restart strategy",
   INITIALIZING: "What an earlier driver left is being settled; no row is read yet",
 };

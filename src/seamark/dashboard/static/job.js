@@ -8,6 +8,7 @@ import { Overview } from "./overview.js";
 import { Checkpoints } from "./checkpoints.js";
 import { Savepoints } from "./savepoints.js";
 import { Plots } from "./plots.js";
+import { Timeline } from "./timeline.js";
 import { Exceptions } from "./exceptions.js";
 import { Executions } from "./executions.js";
 import { Transactions } from "./transactions.js";
@@ -17,6 +18,7 @@ const TABS = {
   overview: ["Overview", Overview],
   checkpoints: ["Checkpoints", Checkpoints],
   savepoints: ["Savepoints", Savepoints],
+  timeline: ["Timeline", Timeline],
   plots: ["Plots", Plots],
   exceptions: ["Exceptions", Exceptions],
   executions: ["Executions", Executions],
@@ -24,7 +26,7 @@ const TABS = {
   configuration: ["Configuration", Configuration],
 };
 
-export function Job({ jid, tab, part }) {
+export function Job({ jid, tab, part, item }) {
   const entry = page(`/jobs/${jid}`);
   const job = entry.data;
   if (!job) {
@@ -47,7 +49,7 @@ export function Job({ jid, tab, part }) {
           html`<a href=${`#/jobs/${jid}/${name}`} aria-current=${TABS[tab] && name === tab ? "page" : undefined} ref=${name === tab ? seen : null}>${label}</a>`,
       )}
     </nav>
-    <${Page} jid=${jid} job=${job} part=${part} />
+    <${Page} jid=${jid} job=${job} part=${part} item=${item} />
   `;
 }
 
@@ -81,6 +83,12 @@ function Notice({ job }) {
       <strong>The driver of this job does not answer.</strong> It was killed, or the network is in between. Nothing that was decided is lost: start its
       program again, and it settles what is open and goes on after the last decided epoch. What is shown is what the checkpoint
       storage has.${job["last-seen"] ? html` The driver answered last <${Time} at=${job["last-seen"]} />.` : ""}
+    <//>`;
+  }
+  if (job.state === "UNOBSERVED") {
+    return html`<${Banner} tone="done" sign="○">
+      <strong>A query of <code>format("seamark")</code>.</strong> Spark runs it, and tells nobody when it ends. What is shown is what its
+      location has: each batch that was decided, as a checkpoint.
     <//>`;
   }
   if (job.state === "FAILED") {

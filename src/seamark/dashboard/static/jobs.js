@@ -1,6 +1,7 @@
 // All jobs of the storage.
 import { html } from "./html.js";
 import { page } from "./pages.js";
+import { StartButton } from "./actions.js";
 import { bytes, count, duration } from "./format.js";
 import { Empty, Figure, Problem, Since, State, Time, Waiting, isLive } from "./components.js";
 
@@ -11,7 +12,7 @@ export function Jobs() {
   document.title = "Jobs – Seamark";
   const { jobs, storage } = entry.data || {};
   return html`
-    <div class="title"><h1>Jobs</h1>${storage && html`<p class="sub">of <code>${storage}</code></p>`}</div>
+    <div class="title"><h1>Jobs</h1>${storage && html`<p class="sub">of <code>${storage}</code></p>`}<${StartButton} /></div>
     ${!!entry.error && entry.data && html`<${Problem}>${entry.error}<//>`}
     ${!jobs ? html`<${Waiting} of=${entry} what="jobs" />` : jobs.length ? html`<${List} jobs=${jobs} />` : html`<${None} storage=${storage} />`}
   `;
@@ -20,6 +21,7 @@ export function Jobs() {
 function List({ jobs }) {
   const live = jobs.filter((job) => isLive(job.state)).length;
   const bad = jobs.filter((job) => ["FAILED", "UNREACHABLE"].includes(job.state)).length;
+  const unobserved = jobs.filter((job) => job.state === "UNOBSERVED").length;
   const shown = jobs.filter((job) => job.name.includes(search) || job.jid.startsWith(search));
   const onSearch = (event) => {
     search = event.target.value.trim();
@@ -29,7 +31,8 @@ function List({ jobs }) {
     <dl class="figures">
       <${Figure} name="Running" value=${live} tone=${live ? "good" : ""} />
       <${Figure} name="Failed or unreachable" value=${bad} tone=${bad ? "bad" : ""} />
-      <${Figure} name="Ended" value=${jobs.length - live - bad} />
+      <${Figure} name="Ended" value=${jobs.length - live - bad - unobserved} />
+      ${!!unobserved && html`<${Figure} name="Unobserved" value=${unobserved} />`}
     </dl>
     ${jobs.length > 8 && html`<p><label>Name or id <input type="search" value=${search} onInput=${onSearch} /></label></p>`}
     <table class="list jobs cards">

@@ -1,6 +1,6 @@
 // The first page of a job: is it well, where is it now, and how do its rows flow.
 import { html } from "./html.js";
-import { now, page, series } from "./pages.js";
+import { history, now, page } from "./pages.js";
 import { bytes, coarse, count, duration, known, plainName, rate } from "./format.js";
 import { Figure, Time, isLive } from "./components.js";
 import { PHASES, PhaseKey, phasesOf } from "./phases.js";
@@ -9,8 +9,8 @@ import { Graph } from "./graph.js";
 const RECENT = 40;
 
 export function Overview({ jid, job }) {
-  const checkpoints = page(`/jobs/${jid}/checkpoints?limit=1`).data;
-  const points = series(jid).data;
+  const checkpoints = history(jid).data;
+  const points = checkpoints?.series;
   return html`
     <${Figures} jid=${jid} job=${job} found=${checkpoints} points=${points} />
     <div class="columns">
@@ -166,6 +166,7 @@ function Flow({ jid, job }) {
     rate: vertex.metrics["records-per-second"],
     busy: vertex.metrics["busy-share"],
     lag: vertex.metrics["lag-records"],
+    watermark: vertex.metrics.watermark,
     rows: vertex.kind === "source" ? vertex.metrics["write-records"] : vertex.metrics["read-records"],
   }));
   if (!nodes.length) {
@@ -174,6 +175,7 @@ function Flow({ jid, job }) {
       .map((part) => ({ id: part.uid, kind: part.kind, name: part.description, guarantee: part.guarantee, why: part.why }));
   }
   if (!nodes.length) return html`<p class="none">Nothing is known of its sources, operators and sinks.</p>`;
+  const sinks = new Map((guarantees.data?.sinks || []).map((sink) => [sink.uid, { guarantee: sink.guarantee, note: [sink.note, sink.weakest && `Set by ${sink.weakest}.`, sink.remedy].filter(Boolean).join(" ") }]));
   const edges = (job.plan?.nodes || []).flatMap((node) => (node.inputs || []).map((input) => [input.id, node.id]));
-  return html`<${Graph} nodes=${nodes} edges=${edges} live=${isLive(job.state)} />`;
+  return html`<${Graph} nodes=${nodes} edges=${edges} sinks=${sinks} live=${isLive(job.state)} />`;
 }

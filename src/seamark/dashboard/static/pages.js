@@ -40,7 +40,7 @@ export function beginDrawing() {
 export function endDrawing() {
   wanted = asked;
   const unknown = [...wanted].filter((path) => !entries.get(path).tried);
-  if (unknown.length) queueMicrotask(() => unknown.forEach(load));
+  if (unknown.length) queueMicrotask(() => load(unknown));
 }
 
 // Returns {data, error, at}; data is undefined until it is there, null if nothing is known.
@@ -55,9 +55,10 @@ export function page(path, every = POLL_MS) {
   return entry;
 }
 
-// The same for /jobs/:id/series, of which only what is new is asked for: columns, oldest first.
-export function series(jid) {
-  const entry = page(`/jobs/${jid}/series`);
+// The counts, the latest checkpoints and the epoch under way, and in `series` the figures of all by
+// column, oldest first: one answer, so of one moment. Of the series only what is new is asked for.
+export function history(jid) {
+  const entry = page(`/jobs/${jid}/checkpoints?limit=1`);
   entry.grows = true;
   return entry;
 }
@@ -81,50 +82,68 @@ export function refresh() {
 function poll() {
   if (document.hidden) return;
   const time = Date.now();
-  for (const path of wanted) {
-    const entry = entries.get(path);
-    if (entry.tried && time >= entry.due) load(path);
-  }
+  load([...wanted].filter((path) => entries.get(path).tried && time >= entries.get(path).due));
   changed(); // what ticks: "12 s ago"
 }
 
-async function load(path) {
-  const entry = entries.get(path);
-  if (!entry || entry.loading) return;
+// The answers of one round are taken over together, so that a drawing never mixes two rounds; one
+// that takes long is waited for alone.
+async function load(paths) {
+  const asked = paths.filter((path) => entries.has(path) && !entries.get(path).loading);
+  let open = true;
+  const waiting = [];
+  const takeOver = () => {
+    waiting.splice(0).forEach((take) => take());
+    changed();
+  };
+  const answers = asked.map(async (path) => {
+    waiting.push(await ask(path, entries.get(path)));
+    if (!open) takeOver();
+  });
+  if (!answers.length) return;
+  await Promise.race([Promise.all(answers), new Promise((done) => setTimeout(done, POLL_MS))]);
+  open = false;
+  takeOver();
+}
+
+// Returns what takes the answer over.
+async function ask(path, entry) {
   entry.loading = entry.tried = true;
   try {
-    const last = entry.grows ? entry.data?.trigger_timestamp?.at(-1) : undefined;
-    const from = last === undefined ? "" : `?since=${last + 1}`;
-    const headers = { ...authorized(), ...(entry.etag && !from ? { "If-None-Match": entry.etag } : {}) };
+    const last = entry.grows ? entry.data?.series?.trigger_timestamp?.at(-1) : undefined;
+    const from = entry.grows ? `&series=${last === undefined ? 0 : last + 1}` : "";
+    const headers = { ...authorized(), ...(entry.etag && last === undefined ? { "If-None-Match": entry.etag } : {}) };
     const signal = AbortSignal.timeout(PATIENCE_MS);
     const answer = await fetch(path + from, { headers, cache: "no-store", signal });
-    noteClock(answer);
-    if (answer.status === 200) {
-      const found = await answer.json();
-      entry.data = entry.grows ? grown(entry.data, found) : found;
-      entry.etag = answer.headers.get("ETag") || "";
-      entry.error = "";
-    } else if (answer.status === 204) {
-      entry.data = entry.data ?? null;
-      entry.error = "";
-    } else if (answer.status !== 304) {
-      entry.error = await problem(answer);
-      entry.status = answer.status;
-    } else {
-      entry.error = "";
-    }
-    entry.at = Date.now();
-    entry.due = entry.every ? entry.at + entry.every - POLL_MS / 2 : Infinity;
-    if (entry.error || entry.data === null) entry.due = entry.at + 3 * POLL_MS;
-    connection.lostSince = 0;
-    connection.lastAnswer = entry.at;
+    const found = answer.status === 200 ? await answer.json() : answer.status >= 400 ? await problem(answer) : null;
+    return () => answered(entry, answer, found);
   } catch (error) {
-    connection.lostSince ||= connection.lastAnswer || Date.now();
-    entry.due = Date.now() + 2 * POLL_MS;
-  } finally {
-    entry.loading = false;
+    return () => {
+      connection.lostSince ||= connection.lastAnswer || Date.now();
+      entry.due = Date.now() + 2 * POLL_MS;
+      entry.loading = false;
+    };
   }
-  changed();
+}
+
+function answered(entry, answer, found) {
+  noteClock(answer);
+  entry.loading = false;
+  entry.error = "";
+  if (answer.status === 200) {
+    entry.data = found.series ? { ...found, series: grown(entry.data?.series, found.series) } : found;
+    entry.etag = answer.headers.get("ETag") || "";
+  } else if (answer.status === 204) {
+    entry.data = entry.data ?? null;
+  } else if (answer.status !== 304) {
+    entry.error = found;
+    entry.status = answer.status;
+  }
+  entry.at = Date.now();
+  entry.due = entry.every ? entry.at + entry.every - POLL_MS / 2 : Infinity;
+  if (entry.error || entry.data === null) entry.due = entry.at + 3 * POLL_MS;
+  connection.lostSince = 0;
+  connection.lastAnswer = entry.at;
 }
 
 function noteClock(answer) {

@@ -1,7 +1,7 @@
 // How checkpoints went over time: durations by phase, sizes, in-flight data, rates, lag; failures
 // and restarts as marks. Drag over a plot to look closer at a time; all plots follow.
 import { html } from "./html.js";
-import { page, series } from "./pages.js";
+import { history as checkpoints, page } from "./pages.js";
 import { bytes, count, duration, rate } from "./format.js";
 import { Empty, Loading, Problem, Time } from "./components.js";
 import { PHASES, phasesOf } from "./phases.js";
@@ -15,27 +15,40 @@ function show(change) {
   dispatchEvent(new Event("draw"));
 }
 
-export function Plots({ jid }) {
-  const entry = series(jid);
+// A link to a time: #/jobs/<id>/plots/<first>-<last>, in seconds since 1970.
+function zoomed(jid, part, zoom) {
+  if (zoom === undefined) {
+    const found = /^(\d+)-(\d+)$/.exec(part || "");
+    return found ? [Number(found[1]), Number(found[2])] : null;
+  }
+  const at = zoom ? `/${Math.floor(zoom[0])}-${Math.ceil(zoom[1])}` : "";
+  history.replaceState(null, "", `#/jobs/${jid}/plots${at}`);
+  return zoom;
+}
+
+export function Plots({ jid, part }) {
+  if (view.jid !== jid) Object.assign(view, { jid, zoom: zoomed(jid, part) });
+  const entry = checkpoints(jid);
+  const found = entry.data?.series;
   const exceptions = page(`/jobs/${jid}/exceptions`, 2000).data;
   const lineage = page(`/jobs/${jid}/lineage`, 2000).data;
-  if (!entry.data) return entry.error ? html`<${Problem}>${entry.error}<//>` : html`<${Loading} what="plots" />`;
-  const length = entry.data.id?.length || 0;
+  if (!found) return entry.error ? html`<${Problem}>${entry.error}<//>` : html`<${Loading} what="plots" />`;
+  const length = found.id?.length || 0;
   if (length < 2) return html`<${Empty} title="Not enough to plot yet"><p>Plots begin with the second checkpoint.</p><//>`;
-  const points = completed(entry.data, Math.max(0, length - view.last), lineage);
+  const points = completed(found, Math.max(0, length - view.last), lineage);
   const times = points.trigger_timestamp.map((ms) => ms / 1000);
-  const marks = marksOf(entry.data, exceptions, lineage, times[0]);
-  const shared = { times, marks, zoom: view.zoom, clip: view.clip, onZoom: (zoom) => show({ zoom }) };
+  const marks = marksOf(found, exceptions, lineage, times[0]);
+  const shared = { times, marks, zoom: view.zoom, clip: view.clip, onZoom: (zoom) => show({ zoom: zoomed(jid, part, zoom) }) };
   const gaps = times.map((time, i) => (i + 1 < times.length ? times[i + 1] - time : null));
   const perSecond = (rows) => rows.map((value, i) => (value === null || !gaps[i] ? null : value / gaps[i]));
   const some = (name) => points[name]?.some((value) => value !== null);
   return html`
     <div class="plot-tools">
       <span role="group" aria-label="How many checkpoints">
-        ${LAST.map((last) => html`<button type="button" aria-pressed=${view.last === last} onClick=${() => show({ last, zoom: null })}>last ${count(last)}</button>`)}
+        ${LAST.map((last) => html`<button type="button" aria-pressed=${view.last === last} onClick=${() => show({ last, zoom: zoomed(jid, part, null) })}>last ${count(last)}</button>`)}
       </span>
       <label title="Let single spikes be cut off at the top"><input type="checkbox" checked=${view.clip} onChange=${() => show({ clip: !view.clip })} /> cut off spikes</label>
-      <button type="button" disabled=${!view.zoom} onClick=${() => show({ zoom: null })}>Whole range</button>
+      <button type="button" disabled=${!view.zoom} onClick=${() => show({ zoom: zoomed(jid, part, null) })}>Whole range</button>
       <span class="note">Drag over a plot to look closer.</span>
     </div>
     <${Marks} marks=${marks} />

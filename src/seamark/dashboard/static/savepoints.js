@@ -1,18 +1,24 @@
 // The job's savepoints: those that its drivers have recorded, and what can be done with each.
 import { html } from "./html.js";
 import { now, page } from "./pages.js";
-import { bytes, coarse, count, duration } from "./format.js";
+import { bytes, coarse, count, duration, plural } from "./format.js";
 import { Copy, Empty, State, Time, Waiting, isLive } from "./components.js";
-import { ActionButton, savepointDirectory } from "./actions.js";
+import { ActionButton, StartButton, savepointDirectory } from "./actions.js";
 
 const open = new Set(); // which are expanded, by path
+const followed = new Set(); // links that have opened theirs: it can be closed again
 
-export function Savepoints({ jid, job }) {
+export function Savepoints({ jid, job, part, item }) {
   const entry = page(`/jobs/${jid}/savepoints`);
   const directory = savepointDirectory(jid);
   if (!entry.data) return html`<${Waiting} of=${entry} what="savepoints" unknown="" />`;
   const found = entry.data.savepoints;
   const live = isLive(job.state);
+  const linked = found.find((one) => String(one.id) === part);
+  if (linked && !followed.has(location.hash)) {
+    followed.add(location.hash);
+    open.add(`${jid}:${linked.id}:${linked.trigger_timestamp}`);
+  }
   return html`
     <div class="bar">
       <p class="note">A savepoint is one epoch of this job in a directory of its own, from which a changed program, on another state backend or number of partitions, goes on.
@@ -24,6 +30,7 @@ export function Savepoints({ jid, job }) {
         <${ActionButton} action="plan" job=${job}>Restore plan<//>
       </div>`}
     </div>
+    <${Comparison} jid=${jid} found=${found.filter((one) => one.status === "COMPLETED")} part=${part} item=${item} />
     ${found.length ? html`<${List} job=${job} found=${found} live=${live} />` : html`<${None} job=${job} live=${live} />`}
     ${!live && html`<${NotRunning} job=${job} found=${found} />`}
   `;
@@ -38,6 +45,43 @@ function List({ job, found, live }) {
       ${found.map((one) => html`<${Row} key=${`${one.id}:${one.trigger_timestamp}`} job=${job} one=${one} live=${live} />`)}
     </table>
     <p class="note">The last 100 that this job's drivers have taken. One that was moved or deleted elsewhere is shown as not there.</p>`;
+}
+
+// Two savepoints beside each other, by #/jobs/<id>/savepoints/<epoch>/<epoch>.
+function Comparison({ jid, found, part, item }) {
+  if (found.length < 2) return null;
+  const pick = (id, other) => found.find((one) => String(one.id) === id) || found.find((one) => one !== other);
+  const later = item ? pick(item) : undefined;
+  const earlier = later && pick(part, later);
+  const choose = (a, b) => (location.hash = `#/jobs/${jid}/savepoints/${a}/${b}`);
+  if (!later) {
+    return html`<p><button type="button" onClick=${() => choose(found[1].id, found[0].id)}>Compare two savepoints</button></p>`;
+  }
+  const select = (label, chosen, onChoice) => html`<label>${label} <select onChange=${(event) => onChoice(event.target.value)}>
+    ${found.map((one) => html`<option value=${one.id} selected=${one === chosen}>epoch ${one.id}</option>`)}
+  </select></label>`;
+  const uids = [...new Set([...Object.keys(earlier.tasks), ...Object.keys(later.tasks)])];
+  return html`<section class="card" aria-labelledby="comparison-title">
+    <h2 id="comparison-title">Two savepoints compared</h2>
+    <p class="choice">${select("From", earlier, (id) => choose(id, later.id))} ${select("to", later, (id) => choose(earlier.id, id))} <a href=${`#/jobs/${jid}/savepoints`}>Close</a></p>
+    <p>Between their triggers: ${coarse(later.trigger_timestamp - earlier.trigger_timestamp)}, ${plural(later.id - earlier.id, "epoch")}. Size ${bytes(earlier.state_size)} → ${bytes(later.state_size)}.</p>
+    ${uids.length
+      ? html`<div class="scroll" tabindex="0" role="region" aria-label="Operators of both savepoints"><table class="list">
+          <thead><tr><th scope="col">Operator</th><th scope="col">Type</th><th scope="col" class="num">Rows</th><th scope="col" class="num">Change</th><th scope="col" class="num">State</th><th scope="col" class="num">Partitions</th></tr></thead>
+          <tbody>${uids.map((uid) => html`<${Compared} key=${uid} uid=${uid} a=${earlier.tasks[uid]} b=${later.tasks[uid]} />`)}</tbody>
+        </table></div>`
+      : html`<p class="none">Both hold the offsets of the sources alone.</p>`}
+  </section>`;
+}
+
+function Compared({ uid, a, b }) {
+  const both = (value, unit) => (a && b && value(a) === value(b) ? unit(value(a)) : `${a ? unit(value(a)) : "none"} → ${b ? unit(value(b)) : "none"}`);
+  const change = (b?.rows || 0) - (a?.rows || 0);
+  return html`<tr><th scope="row">${uid}${!a && html` <span class="tag">new</span>`}${!b && html` <span class="tag">gone</span>`}</th>
+    <td>${both((task) => task.name, String)}</td>
+    <td class="num">${both((task) => task.rows, count)}</td><td class="num">${change > 0 ? "+" : ""}${change.toLocaleString("en-US")}</td>
+    <td class="num">${both((task) => task.state_size, bytes)}</td><td class="num">${both((task) => task.num_subtasks, count)}</td>
+  </tr>`;
 }
 
 function Row({ job, one, live }) {
@@ -63,6 +107,7 @@ function Row({ job, one, live }) {
       <td class="do">${there &&
       html`<span class="actions">
         ${live && html`<${ActionButton} action="plan" job=${job} subject=${one}>Restore plan<//>`}
+        ${!live && html`<${StartButton} path=${one.external_path}>Start from it<//>`}
         <${ActionButton} action="dispose" job=${job} subject=${one}>Dispose<//>
       </span>`}</td>
     </tr>
@@ -82,7 +127,7 @@ function Contents({ one, there }) {
           <tbody>${tasks.map(([uid, task]) => html`<tr key=${uid}><th scope="row">${uid}</th><td data-name="Type">${task.name}</td><td data-name="Rows" class="num">${count(task.rows)}</td><td data-name="State" class="num">${bytes(task.state_size)}</td><td data-name="Partitions" class="num">${count(task.num_subtasks)}</td></tr>`)}</tbody>
         </table>`
       : html`<p class="none">It holds no state of operators: the offsets of the sources alone.</p>`}
-    ${there && html`<p>A program goes on from it under another job name or storage:</p><p class="command"><code>${command}</code> <${Copy} text=${command} what="the command" /></p>`}
+    ${there && html`<p>The stopped job's program, changed or not, goes on from it:</p><p class="command"><code>${command}</code> <${Copy} text=${command} what="the command" /></p>`}
   `;
 }
 

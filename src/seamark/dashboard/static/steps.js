@@ -12,12 +12,13 @@ const LABELS = {
   plan: "The savepoint is compared with the program",
   files: "Its files are deleted",
   sinks: "The sinks' systems answer",
+  start: "The program starts, and its job runs",
 };
 
 // `names` are those of LABELS, in order; `progress` is what the server said last of the operation.
 export function Steps({ job, names, since, progress }) {
-  const epoch = page(`/jobs/${job.jid}/epoch`).data;
-  const state = page(`/jobs/${job.jid}`).data?.state;
+  const epoch = job.jid && page(`/jobs/${job.jid}/epoch`).data;
+  const state = job.jid ? page(`/jobs/${job.jid}`).data?.state : "";
   const at = place(names, epoch, state, progress, since);
   return html`<ol class="steps">
       ${names.map((name, i) => {

@@ -31,8 +31,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The end of a query in real-time mode (runtime/real_time.py): calls the driver's Python on Spark's
  * stream thread at the start of each epoch's tasks, and at their end, before Spark writes its logs.
  *
- * <p>Its rows are the tasks' reports. A class of Spark's own collects them, so the tasks need no
- * class of Seamark's. Spark gives `commit` the rows of the attempts that have won, and calls it
+ * <p>Its rows are the tasks' reports, and a class of Spark's own collects them; or the job's rows,
+ * and the writers of a `factory` send them and give the reports. Spark gives `commit` the rows of the attempts that have won, and calls it
  * only if every task has ended well: not for an epoch that a stop has cut off.
  */
 public final class SeamarkEpochSink
@@ -43,24 +43,27 @@ public final class SeamarkEpochSink
   private BiFunction begin;
   private BiFunction end;
   private String property;
+  private StreamingDataWriterFactory factory;
   private StructType schema;
 
   /**
    * Starts the query with this sink. `begin` gets (epoch, number of partitions) and returns the text
    * of the tasks' local `property`; `end` gets (epoch, list of reports). An exception of theirs
-   * fails the query.
+   * fails the query. `factory` is null if the stream's rows are the reports.
    */
   public StreamingQuery start(
       DataStreamWriter writer,
       SparkContext context,
       String property,
       BiFunction begin,
-      BiFunction end)
+      BiFunction end,
+      StreamingDataWriterFactory factory)
       throws Exception {
     this.context = context;
     this.property = property;
     this.begin = begin;
     this.end = end;
+    this.factory = factory;
     String key = Integer.toHexString(System.identityHashCode(this));
     STARTING.put(key, this);
     // Spark makes the sink itself, by its name: it looks for the class with this thread's loader.
@@ -98,7 +101,7 @@ public final class SeamarkEpochSink
     Long epoch = Long.valueOf(context.getLocalProperty("streaming.sql.batchId"));
     Object text = begin.apply(epoch, Integer.valueOf(info.numPartitions()));
     context.setLocalProperty(property, (String) text);
-    return PackedRowWriterFactory$.MODULE$;
+    return factory == null ? PackedRowWriterFactory$.MODULE$ : factory;
   }
 
   public boolean useCommitCoordinator() { return true; }

@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.SparkSession;
@@ -57,6 +58,19 @@ public final class SeamarkPlan {
   private final ArrayList nodes = new ArrayList();
   private final ArrayList sources = new ArrayList();
   private LogicalPlan plan;
+
+  /** The nodes of a plan, from its root down, whose class has a name that begins so. */
+  public List nodes(TreeNode plan, String name) {
+    ArrayList found = new ArrayList();
+    collectNodes(plan, name, found);
+    return found;
+  }
+
+  private static void collectNodes(TreeNode node, String name, ArrayList found) {
+    if (nameOf(node).startsWith(name)) found.add(node);
+    scala.collection.Iterator each = node.children().iterator();
+    while (each.hasNext()) collectNodes((TreeNode) each.next(), name, found);
+  }
 
   // --- the user's names
 
@@ -111,6 +125,7 @@ public final class SeamarkPlan {
 
   /** The plan with watermarks that compare equal if column and delay do. */
   public LogicalPlan comparable(LogicalPlan plan) {
+    if (!plan.containsPattern(TreePattern.EVENT_TIME_WATERMARK())) return plan;
     ArrayList below = new ArrayList();
     scala.collection.Iterator each = plan.children().iterator();
     while (each.hasNext()) below.add(comparable((LogicalPlan) each.next()));
@@ -124,10 +139,11 @@ public final class SeamarkPlan {
   }
 
   /**
-   * The plan without its watermarks. Its common table expressions have ids of their own: Spark takes
+   * The plan without its watermarks; null if it has none. Its common table expressions have ids of their own: Spark takes
    * one definition for all references with its id, also for those of a branch with state.
    */
   public LogicalPlan withoutWatermarks(LogicalPlan plan) {
+    if (!plan.containsPattern(TreePattern.EVENT_TIME_WATERMARK())) return null;
     LogicalPlan made = unwatched(plan);
     return made.containsPattern(TreePattern.CTE()) ? apart(made) : made;
   }

@@ -1,9 +1,10 @@
 """Compiles the Java files beside this module with Janino, Spark's compiler of generated code.
 
-A class for the driver's JVM has a jar of its own. The classes for tasks form one jar, sent to Spark
-by `savepoints/state/rows.py`. Compiling takes a second and more of CPU time in a new JVM, at each
-start of a job. So jars are kept below `${XDG_CACHE_HOME:-~/.cache}/seamark/classes`, under a name
-derived from the sources and the versions of Spark and Java.
+A class for the driver's JVM has a jar of its own. The classes for tasks form two jars, sent to
+Spark by `savepoints/state/rows.py` and `runtime/jvm_writer.py`. Compiling takes a second and more
+of CPU time in a new JVM, at each start of a job. So jars are kept below
+`${XDG_CACHE_HOME:-~/.cache}/seamark/classes`, under a name derived from the sources and the
+versions of Spark and Java.
 """
 
 import atexit
@@ -26,6 +27,7 @@ from seamark.runtime.jars import cache_directory, spark_version
 from seamark.runtime.spark_versions import has_key_extractors, named_here
 
 _OF_TASKS = ("Aside.java", "RowFile.java", "SparkState.java", "StateRows.java", "StateFiles.java")
+_OF_WRITERS = ("RowHash.java", "KafkaProducers.java", "KafkaTasks.java")
 """Each file may use those before it."""
 _BASES = {"SeamarkIntake": "SeamarkSearch.java", "SeamarkTriggerClock": "SeamarkSearch.java"}
 """The file with the base of a class for the driver, which is in the same jar."""
@@ -36,16 +38,26 @@ def loaded_class(jvm: Any, name: str) -> Any:
     """Return the class ``<name>.java``, loaded in the driver's JVM. Raises Py4JError if Spark's
     classes differ from those it was written for."""
     sources = [*filter(None, [_BASES.get(name)]), f"{name}.java"]
-    jar = jvm.java.io.File(str(_jar(jvm, name, sources))).toURI().toURL()
+    return class_loader(jvm, _jar(jvm, name, sources)).loadClass(name)
+
+
+def class_loader(jvm: Any, jar: Path) -> Any:
+    """Return a loader of the jar's classes, for the driver's JVM."""
     urls = SparkContext._gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = jar
+    urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
     parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.net.URLClassLoader(urls, parent).loadClass(name)
+    return jvm.java.net.URLClassLoader(urls, parent)
 
 
 def classes_jar(spark: SparkSession) -> Path:
-    """Return the jar of the classes for tasks."""
+    """Return the jar of the classes for tasks with state rows."""
     return _jar(spark._jvm, "state", _OF_TASKS)
+
+
+def writers_jar(spark: SparkSession) -> Path:
+    """Return the jar of the classes for tasks that write. Raises Py4JError if Kafka's client is not
+    Spark's connector's."""
+    return _jar(spark._jvm, "writers", _OF_WRITERS)
 
 
 def _jar(jvm: Any, title: str, names: Sequence[str]) -> Path:

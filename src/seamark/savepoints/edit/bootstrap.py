@@ -16,13 +16,18 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import SavepointError
 from seamark.model.ignored import ignored
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.planned_query import OFFSET_LOG
 from seamark.runtime.spark_versions import spark_class
-from seamark.runtime.state_backend import PROVIDER, provider_of, session_setting
+from seamark.runtime.state_backend import (
+    PROVIDER,
+    clone_session,
+    provider_of,
+    session_setting,
+)
 from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.state import write_operators, written_frames
 from seamark.savepoints.record import (
@@ -100,7 +105,7 @@ def _require_known(job: str, what: str, given: Mapping[str, Any], known: Mapping
 def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
     """Return the settings that Spark would put into the offset log of this job's query."""
     metadata = spark_class(spark._jvm, OFFSET_LOG)
-    session = spark._jsparkSession.conf()
+    session = clone_session(spark).conf()  # a start under way has lent it other settings
     found: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
     found[PROVIDER] = provider_of(job.backend)
     # A query pins this setting at its start; until then the log has none.
@@ -124,7 +129,7 @@ def _checked(savepoint: SavepointRecord, state: State) -> dict[tuple[str, str, s
 
 def _write(
     spark: SparkSession,
-    files: CheckpointFiles,
+    files: Directory,
     planned: PlannedState,
     savepoint: SavepointRecord,
     frames: Mapping[tuple[str, str, str], DataFrame],

@@ -8,10 +8,11 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
 from typing import Any
 
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.checkpoint.spark_files import is_kafka
+from seamark.files import Directory
+from seamark.model.durations import moment_text
 from seamark.model.errors import DamagedCheckpointError, SavepointError
 from seamark.savepoints.record import (
     SavepointRecord,
@@ -79,22 +80,14 @@ class Change:
 
     `partitions`: offsets given one by one. `topics`: new names of topics by their old ones.
     `position`: a function that returns the new offsets of all partitions it is given; None leaves
-    them. `only_back`: a partition that is already before its new position stays where it is.
+    them. It gets partitions without an offset too. `only_back`: a partition that is already before
+    its new position stays where it is, and one without an offset gets none.
     """
 
     partitions: Mapping[Partition, int] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
     position: Callable[[Sequence[Partition]], Mapping[Partition, int]] | None = None
     only_back: bool = False
-
-
-def is_kafka(offset: Any) -> bool:
-    """Whether an offset is one of Kafka's: ``{topic: {partition: offset}}``."""
-    return isinstance(offset, dict) and all(
-        isinstance(of_topic, dict)
-        and all(p.isdigit() and isinstance(o, int) for p, o in of_topic.items())
-        for of_topic in offset.values()
-    )
 
 
 def partitions_of(offset: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
@@ -174,8 +167,11 @@ def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]])
         if topic not in change.topics or change.position is None:
             new[change.topics.get(topic, topic), partition] = offset
     if change.position is not None:
-        begun = [(topic, number) for topic in came_from for number in there(topic)]
-        for at, offset in change.position([*new, *begun]).items():
+        # The brokers may have more partitions than the savepoint: Spark would begin them at their
+        # start, which skips nothing.
+        topics = came_from if change.only_back else names
+        begun = ((topic, number) for topic in topics for number in there(topic))
+        for at, offset in change.position(list(dict.fromkeys([*new, *begun]))).items():
             new[at] = min(new[at], offset) if change.only_back and at in new else offset
     new.update(change.partitions)
     after = [
@@ -219,10 +215,8 @@ def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
     if reread := sum(move.reread for move in found):
         late = ""
         if watermark_ms > 0:
-            moment = datetime.fromtimestamp(watermark_ms / 1000, timezone.utc)
-            late = (
-                f", but drop as late what is older than the watermark ({moment:%Y-%m-%dT%H:%M:%SZ})"
-            )
+            moment = moment_text(watermark_ms)
+            late = f", but drop as late what is older than the watermark ({moment})"
         said.append(
             f"Up to {reread:,} rows are read again: for them every sink is at-least-once; they are "
             "written a second time (an upsert by key overwrites). The state stays as it is, so its "
@@ -270,8 +264,8 @@ def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
 def write_copy(
     savepoint: SavepointRecord,
     offsets: Mapping[str, Any],
-    source: CheckpointFiles,
-    target: CheckpointFiles,
+    source: Directory,
+    target: Directory,
     copy: Callable[[str], tuple[int, int]],
 ) -> SavepointRecord:
     """Write a copy of `savepoint`, at `source`, into the new directory `target`, with the offsets
@@ -313,6 +307,7 @@ def write_copy(
             replace(s, offset=offsets[s.uid]) if s.uid in offsets else s for s in savepoint.sources
         ),
         files=files,
+        offsets_set=True,
     )
     write_savepoint(target, changed)
     return changed

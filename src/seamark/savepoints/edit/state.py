@@ -5,14 +5,13 @@ savepoint with other rows in this family; everything else stays as it was.
 """
 
 import time
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from seamark.model.errors import SavepointError
+from seamark.model.errors import DamagedCheckpointError, SavepointError
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import (
     ColumnFamily,
@@ -22,7 +21,9 @@ from seamark.savepoints.record import (
     Store,
     require_new,
     write_savepoint,
+    write_taking,
 )
+from seamark.savepoints.restore.location import find_damage
 from seamark.savepoints.state.copies import copier
 from seamark.savepoints.state.dependent import ROWS_OF_JOIN, Frames, why_not, with_dependents
 from seamark.savepoints.state.layout import StateLayout, read_operators
@@ -66,17 +67,16 @@ def with_state(
     """Write a savepoint with other state into the new directory `target` (a URI), as
     `Savepoint.with_state`; return its record."""
     _require_rows(savepoint)
+    if damage := find_damage(spark, savepoint):  # the copy's checksums would prove it whole
+        what = f"savepoint {savepoint.uri} is damaged; nothing was written"
+        raise DamagedCheckpointError.found(what, damage)
     operator = savepoint.operator(uid)
     new = written_frames(savepoint, operator, state, family, store)
     source, files = open_files(spark, savepoint.uri, make=False), open_files(spark, target)
     require_new(files)
-    known: dict[str, tuple[int, int]] = {}
-    for path in savepoint.files:
-        if path.startswith("spark/"):
-            data = source.read(path)
-            files.create(path, data)
-            known[path] = len(data), zlib.crc32(data)
+    write_taking(files, savepoint.job_id, savepoint.job_name, savepoint.uri, savepoint.epoch)
     copy = copier(source, files, lambda: spark)
+    known = {path: copy(path) for path in savepoint.files if path.startswith("spark/")}
     kept = {path: copy(path) for path in rows_of(savepoint, savepoint.committables)}
     frames = {(uid, *where): frame for where, frame in new.items()}
     operators = write_operators(spark, savepoint, files.uri, frames, known)

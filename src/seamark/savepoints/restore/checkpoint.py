@@ -16,14 +16,17 @@ from pyspark.sql import SparkSession
 
 from seamark.checkpoint.channel_state import CHANNEL_STATE
 from seamark.checkpoint.drained import undrained
-from seamark.checkpoint.files_deadline import storage_call
 from seamark.checkpoint.inspection import Inspection, damaged, inspect, inspect_records
+from seamark.checkpoint.lineages import lineage_directory, lineages_of
+from seamark.checkpoint.sink_epoch import PreparedSinks
 from seamark.checkpoint.spark_files import METADATA_VERSION, metadata_at
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.spool import SpoolFile
+from seamark.files.deadline import storage_call
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, CorruptRecordError, RestoreError
 from seamark.protocol.states import Seal
+from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.layout import relocated
@@ -45,10 +48,15 @@ def find_checkpoint(
     Raises RestoreError if there is none certainly decided; DamagedCheckpointError.
     """
     found = _EPOCH_PATH.fullmatch(path)
-    source = open_job(spark, found["job"] if found else path)
+    directory = found["job"] if found else path
+    if not found:
+        chain = lineages_of(open_files(spark, path, make=False))
+        directory = f"{path}/{lineage_directory(chain[-1])}".rstrip("/")
+    source = open_job(spark, directory)
     if not source.epochs():
         raise RestoreError(
-            f"restore: {path} holds no checkpoint of a Seamark job; give a job's directory "
+            f"restore: {path} holds no checkpoint of a Seamark job and no savepoint; give a "
+            "savepoint's path, as `seamark stop -p` prints it, a job's directory "
             "(<storage>/<job name>) or one of its epochs (<storage>/<job name>/epochs/<n>)"
         )
     if epoch is None:
@@ -105,19 +113,32 @@ def _require_settled(source: CheckpointStore, checkpoint: Inspection) -> None:
 def find_waiting(source: CheckpointStore, checkpoint: Inspection) -> list[tuple[int, int]]:
     """Return the epochs, up to the checkpoint's, that are decided and not committed to every sink,
     each with the generation of the decided attempt, oldest first. There may be several, with
-    `max_concurrent_checkpoints` above 1; they are committed in order."""
-    if checkpoint.uncommitted is None:
-        return []
-    found = [(checkpoint.epoch, checkpoint.uncommitted)]
-    for epoch in sorted((e for e in source.epochs() if e < checkpoint.epoch), reverse=True):
-        earlier = inspect_records(source, epoch)
-        if earlier.uncommitted is None:
+    `max_concurrent_checkpoints` above 1; they are committed in order. Those that a superseding
+    restore has left to a sink's system are among them."""
+    found: list[tuple[int, int]] = []
+    earlier = sorted((e for e in source.epochs() if e < checkpoint.epoch), reverse=True)
+    for epoch in (checkpoint.epoch, *earlier):
+        at = checkpoint if epoch == checkpoint.epoch else inspect_records(source, epoch)
+        generation = at.uncommitted
+        if generation is None and source.left(epoch):
+            generation = source.epoch(epoch).committed
+        if generation is None:
             break
-        if earlier.problems:
-            raise damaged(source, epoch, earlier.problems)
-        _require_settled(source, earlier)
-        found.insert(0, (epoch, earlier.uncommitted))
+        if at.problems:
+            raise damaged(source, epoch, at.problems)
+        if at.uncommitted is not None:
+            _require_settled(source, at)
+        found.insert(0, (epoch, generation))
     return found
+
+
+def read_waiting(source: CheckpointStore, epoch: int, generation: int) -> PreparedSinks:
+    """Return what is still to commit of an attempt from `find_waiting`."""
+    prepared = source.read_prepared(epoch, generation)
+    if left := source.left(epoch):
+        for uid in prepared.keys() - set(left):
+            del prepared[uid]
+    return prepared
 
 
 # --- copying

@@ -14,21 +14,25 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE
+from seamark.checkpoint.drained import before
+from seamark.checkpoint.inspection import committables_of, standing_attempts
+from seamark.checkpoint.lineages import job_directory
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.spark_files import read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import CorruptRecordError
-from seamark.protocol.states import Seal
-from seamark.runtime.kafka_topics import topics_left
+from seamark.runtime.kafka_topics import unfit_offsets
 from seamark.runtime.operator_uids import OperatorUids, moved
 from seamark.runtime.state_backend import PROVIDER, backend_of
+from seamark.runtime.waiting_rows import unfit_rows
 from seamark.savepoints.record import Source
 from seamark.savepoints.restore.checkpoint import (
     copy_channel_state,
     copy_checkpoint,
     find_checkpoint,
     find_waiting,
+    read_waiting,
 )
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
@@ -57,7 +61,7 @@ class CheckpointOrigin(Origin):
         self._offsets = job.program.uids.lines_of(read_offsets(files, self.epoch))
         commit = read_log(files, f"commits/{self.epoch}")[0]
         self.settings = metadata["conf"]
-        self.watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
+        self.watermark_ms = before(int(commit.get("nextBatchWatermarkMs", 0)))
         # Only Spark reads or writes these rows, so the format version does not matter.
         layout = StateLayout(
             spark, StateClasses.of(spark), files.uri, files.uri, self.settings, 1
@@ -71,7 +75,7 @@ class CheckpointOrigin(Origin):
             identity = None
         self.job_id = identity.job_id if identity else None
         self.name = f"epoch {self.epoch} of {source.uri}"
-        self._directory = source.uri.rpartition("/")[2]
+        self._directory = job_directory(source.uri).rpartition("/")[2]
         self.state = Side(
             identity.name if identity else self._directory,
             backend_of(self.settings.get(PROVIDER, "")),
@@ -141,19 +145,15 @@ class CheckpointOrigin(Origin):
                 f"{len(uids.source_lines)}; a retained checkpoint is restored into the same "
                 "sources: take a savepoint of that job to change them"
             )
-        yield from topics_left(self._directory, self._offsets, uids, job.reading)
+        yield from unfit_offsets(self._directory, self._offsets, uids, job.reading)
         for uid in self._to_commit.keys() - set(job.sinks):
             yield (
                 f"sink {uid!r} has {self._to_commit[uid]} transactions to commit, and the program "
                 "has no such sink; declare it, or start the first job once, which commits them"
             )
         state = self._source.channel_state(self.epoch)
-        for uid in sorted({uid for stage in state.stages for uid in stage.uids} - set(job.sinks)):
-            yield (
-                f"{self._path} has {state.rows} rows of channel state, some of them for sink "
-                f"{uid!r}, which the program lacks; declare it, or take a savepoint of that job, "
-                "which writes them first"
-            )
+        if job.plan is not None and (why := unfit_rows(state, job.plan)):
+            yield f"{self._path} has {state.rows} rows of channel state, {why}"
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
         """Yield a problem if the operators differ."""
@@ -181,23 +181,17 @@ class CheckpointOrigin(Origin):
     @cached_property
     def _to_commit(self) -> Counter[str]:
         """Return the number of committables of each sink, decided and not known to be committed."""
-        return _counted(self._source.read_prepared(*attempt) for attempt in self._waiting)
+        return committables_of(read_waiting(self._source, *attempt) for attempt in self._waiting)
 
     def _undecided(self) -> Counter[str]:
         """Return the number of committables of each sink from undecided attempts."""
-        latest = self._source.latest_decision()
-        records = {e: self._source.epoch(e) for e in self._source.epochs() if e > latest}
-        return _counted(
-            self._source.read_prepared(epoch, generation)
-            for epoch, record in records.items()
-            for generation in record.prepared
-            if record.seals.get(generation) is not Seal.ABORT
-        )
+        return committables_of(standing_attempts(self._source, self._source.latest_decision()))
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning if the first job has gone on."""
         latest = self._source.latest_decision()
-        if latest > self.epoch:
+        # Of its own lineage so far the plan says so already.
+        if latest > self.epoch and job_directory(self._source.uri) != self._job.directory:
             yield (
                 f"the first job has decided epochs {self.epoch + 1} to {latest} after this one: "
                 "their rows, which the sinks hold already, are written again by the restored job"
@@ -222,7 +216,7 @@ class CheckpointOrigin(Origin):
         """Return the transactions decided to be this job's. The first job died before it recorded
         their commits, or is about to record them. Both jobs may commit: commits are idempotent."""
         found: dict[int, Callable[[], Mapping[str, SinkEpoch]]] = {
-            epoch: partial(self._source.read_prepared, epoch, generation)
+            epoch: partial(read_waiting, self._source, epoch, generation)
             for epoch, generation in decided["waiting"]
         }
         state = self._source.channel_state(self.epoch)
@@ -231,14 +225,6 @@ class CheckpointOrigin(Origin):
             rows_alone.channel_state = state
             found[self.epoch] = lambda: rows_alone
         return found
-
-
-def _counted(attempts: Iterator[Mapping[str, SinkEpoch]]) -> Counter[str]:
-    found = Counter[str]()
-    for parts in attempts:
-        for uid, part in parts.items():
-            found[uid] += len(part.committables)
-    return found
 
 
 def _listed(operators: Mapping[int, str]) -> str:

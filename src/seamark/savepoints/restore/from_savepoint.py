@@ -1,32 +1,35 @@
 """A savepoint as the origin of a restore: sources, operators and sinks are found by uid, and the
 state goes onto any number of partitions and any backend."""
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from seamark.checkpoint.inspection import committables_of
+from seamark.checkpoint.spark_files import not_its_own
 from seamark.checkpoint.store import CheckpointStore
+from seamark.model.durations import moment_text
 from seamark.model.errors import CorruptRecordError, DamagedCheckpointError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.kafka_topics import Subscription, left_behind
-from seamark.runtime.state_backend import PROVIDER, provider_of
-from seamark.savepoints.claims import claim, claimed_by, read_claim
-from seamark.savepoints.edit.offsets import is_kafka
+from seamark.savepoints.claims import claim, claimed_by, is_owned, read_claim
 from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Source
 from seamark.savepoints.restore.location import (
     Placement,
     find_damage,
     fit_problems,
+    new_settings,
     restore_canonical,
     saved_metadata,
 )
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import Action, ClaimMode, Side, SinkPlan
-from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.take import uncommitted
 
@@ -39,9 +42,10 @@ class TopicChanges:
     topic without offsets from the log's start, whatever the starting offsets are. So the user must
     declare a renamed topic: `seamark offsets … --topic OLD=NEW`.
 
-    `problems`: topics no longer read, each as a sentence for the user. `offsets`: by uid, the rest
-    of a source's offset without them. `begun`: uids of sources without any topic left; they begin
-    at their own starting offsets. `added`: by uid, topics read from their start.
+    `problems`: topics no longer read, and sources of another kind, each as a sentence for the user.
+    `offsets`: by uid, the rest of a source's offset without those topics. `begun`: uids
+    of sources without any offset left; they begin at their own starting offsets. `added`: by uid,
+    topics read from their start.
     """
 
     problems: tuple[str, ...] = ()
@@ -51,13 +55,22 @@ class TopicChanges:
 
 
 def topic_changes(
-    savepoint: str, sources: Sequence[Source], reading: Mapping[str, Subscription]
+    savepoint: str,
+    sources: Sequence[Source],
+    reading: Mapping[str, Subscription],
+    kinds: Mapping[str, str],
 ) -> TopicChanges:
-    """Compare a savepoint's sources with the subscriptions of the program's Kafka sources, by uid.
-    `savepoint` is its path, for the remedy."""
+    """Compare a savepoint's sources with the program's: by uid the subscriptions of those that read
+    Kafka, and the `kinds` of all. `savepoint` is its path, for the remedy."""
     problems, offsets, begun, added = [], {}, set(), {}
     for source in sources:
-        if source.uid not in reading or not is_kafka(source.offset):
+        if clause := not_its_own(source.uid, source.offset, source.kind, kinds.get(source.uid, "")):
+            problems.append(
+                f"{clause}; give it a uid of its own, or let it begin where the program says: -n, "
+                "allow_non_restored_state=True"
+            )
+            begun.add(source.uid)
+        if clause or source.uid not in reading or source.offset is None:
             continue
         now = reading[source.uid]
         kept = {t: partitions for t, partitions in source.offset.items() if now.reads(t)}
@@ -102,22 +115,22 @@ class SavepointOrigin(Origin):
             watermark_ms=record.watermark_ms,
         )
         self.job_id, self.epoch = record.job_id, record.epoch
-        self.watermark_ms = record.watermark_ms
+        self.watermark_ms, self.offsets_set = record.watermark_ms, record.offsets_set
         self.settings = {
             **record.settings,
-            PROVIDER: provider_of(job.backend),
-            PARTITIONS: str(job.partitions or record.partitions),
+            **new_settings(record, job.backend, job.partitions or record.partitions),
         }
-        self._topics = topic_changes(record.uri, record.sources, job.reading)
+        kinds = job.program.uids.source_kinds
+        self._topics = topic_changes(record.uri, record.sources, job.reading, kinds)
         self._uncommitted = uncommitted.uncommitted(spark, record)
-        self._to_commit = uncommitted.counted(self._uncommitted)
+        self._to_commit = committables_of(self._uncommitted.values())
         self._damage = find_damage(spark, record)
         if self._damage:
             what = f"{self.name} is damaged; nothing was written"
             self.failure = DamagedCheckpointError.found(what, self._damage)
 
     def parts(self, wanted: PlannedState | None) -> Parts:
-        """Find the parts by uid. A source without any topic left begins as a new one."""
+        """Find the parts by uid. A source without any offset left begins as a new one."""
         uids, topics = self._job.program.uids, self._topics
         operators, sources = uids.operator_numbers(), uids.source_numbers()
         return Parts(
@@ -162,7 +175,8 @@ class SavepointOrigin(Origin):
         except CorruptRecordError as error:
             yield str(error)
             return
-        if found is not None and (self._begun is None or self._begun["job_id"] != found.job_id):
+        mine = found and self._begun is not None and self._begun["job_id"] == found.job_id
+        if found is not None and not mine and is_owned(found, self._job.directory):
             yield claimed_by(self._record.uri, found)
 
     def _left_problems(self) -> Iterator[str]:
@@ -210,7 +224,7 @@ class SavepointOrigin(Origin):
             yield SinkPlan(uid, action, commit=self._to_commit.get(uid, 0))
 
     def warnings(self) -> Iterator[str]:
-        """Yield a drain, dropped transactions, and new topics."""
+        """Yield a drain, dropped transactions, new topics, and new sources behind the watermark."""
         record, job = self._record, self._job
         if record.drained:
             yield (
@@ -226,23 +240,38 @@ class SavepointOrigin(Origin):
                         f"{record.job_id} in {record.job_directory} can still commit them, when it "
                         "is started again"
                     )
+        late = ""
+        if record.watermark_ms > 0:
+            moment = moment_text(record.watermark_ms)
+            late = f"; operators of event time drop its rows older than the watermark, {moment}"
         for uid, added in self._topics.added.items():
-            yield f"source {uid!r} reads {', '.join(added)} from the start of its log"
+            yield f"source {uid!r} reads {', '.join(added)} from the start of its log{late}"
+        known = {s.uid for s in record.sources if s.offset is not None} - self._topics.begun
+        for uid in job.program.uids.source_numbers():
+            if late and uid not in known:
+                yield f"source {uid!r} begins anew{late}"
 
     # --- the restore
 
     def decisions(self) -> dict[str, Any]:
-        """Return by epoch the sinks whose transactions this job commits; and `fixed`."""
+        """Return by epoch the sinks whose transactions this job commits."""
         dropped = uncommitted.unfit(self._record, self._job.sinks)
         kept = {
             str(epoch): [uid for uid in parts if uid not in dropped]
             for epoch, parts in self._uncommitted.items()
         }
-        return {"commits": {epoch: uids for epoch, uids in kept.items() if uids}, **self.fixed()}
+        return {"commits": {epoch: uids for epoch, uids in kept.items() if uids}}
 
-    def fixed(self) -> dict[str, Any]:
-        """Return the options that determine the copy's bytes and the savepoint's owner."""
+    def fixed(self, parts: Parts) -> dict[str, Any]:
+        """Return what determines the copy's bytes and the savepoint's owner: the options, and a
+        digest of where the program has its parts. A changed program must not finish a copy with
+        Spark's numbers of the first one."""
+        new = [
+            (each.index, each.planned.operators[each.index].name) for each in parts.new_operators
+        ]
+        placement = json.dumps([asdict(self._placement(parts)), new], sort_keys=True)
         return {
+            "placement": hashlib.sha256(placement.encode()).hexdigest(),
             "partitions": self._job.partitions,
             "state_backend": self._job.backend.value,
             "claim_mode": self._job.claim_mode.value,

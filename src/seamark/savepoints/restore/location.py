@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from seamark.api.config import StateBackend
 from seamark.checkpoint.drained import undrained
 from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, log_version, metadata_at, read_log
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
@@ -32,6 +32,7 @@ from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
 from seamark.savepoints.state.layout import (
     PARTITIONS,
+    STRICT_DISTRIBUTION,
     StateLayout,
     compact_json,
     hashmap_problems,
@@ -78,6 +79,16 @@ class NewOperator:
 
     index: int
     planned: PlannedState
+
+
+def new_settings(
+    savepoint: SavepointRecord, backend: StateBackend, partitions: int
+) -> dict[str, str]:
+    """Return Spark's settings in which the new query's differ from the savepoint's."""
+    settings = {PROVIDER: provider_of(backend), PARTITIONS: str(partitions)}
+    if savepoint.type is SavepointType.CANONICAL:  # its rows are spread by their whole key
+        settings[STRICT_DISTRIBUTION] = "true"
+    return settings
 
 
 def fit_problems(
@@ -191,7 +202,7 @@ def restore_canonical(
     if partitions < 1:
         raise RestoreError(f"restore: {partitions} state partitions; give at least 1")
     source = open_files(spark, savepoint.uri, make=False)
-    settings = {PROVIDER: provider_of(backend), PARTITIONS: str(partitions)}
+    settings = new_settings(savepoint, backend, partitions)
     create(files, "metadata", json.dumps({"id": query_id}).encode())
     _write_sources(source, files, savepoint, placement, settings)
     commit = read_log(source, f"spark/commits/{epoch}")[0]
@@ -214,8 +225,8 @@ def restore_canonical(
 
 
 def _write_sources(
-    source: CheckpointFiles,
-    files: CheckpointFiles,
+    source: Directory,
+    files: Directory,
     savepoint: SavepointRecord,
     placement: Placement,
     settings: Mapping[str, str],
@@ -268,7 +279,7 @@ class _NewState:
         self,
         spark: SparkSession,
         savepoint: SavepointRecord,
-        files: CheckpointFiles,
+        files: Directory,
         settings: Mapping[str, str],
         format_: int,
     ) -> None:

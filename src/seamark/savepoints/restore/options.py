@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from seamark.api.config import StateBackend
-from seamark.api.declarations import SPARK_DIRECTORY
+from seamark.api.declarations import SPARK_DIRECTORY, JobDeclaration
 from seamark.api.settings import CLAIM_MODE_VARIABLE, DROP_STATE_VARIABLE, PARALLELISM_VARIABLE
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.job_plan import JobPlan
@@ -69,6 +69,10 @@ class NewJob:
     """The subscriptions of its Kafka sources, by uid."""
     spark_directory: str = SPARK_DIRECTORY
     """See `JobDeclaration`."""
+    declared: JobDeclaration | None = None
+    """To settle a lineage that the restore supersedes."""
+    plan: JobPlan | None = None
+    """To see whether it takes the rows that wait in a checkpoint."""
 
 
 def new_job(
@@ -92,6 +96,8 @@ def new_job(
         ClaimMode(how.claim_mode),
         find_subscriptions(job),
         declared.spark_directory,
+        declared,
+        job,
     )
 
 

@@ -59,6 +59,8 @@ class Origin(ABC):
     """The origin's job, epoch, backend and partitions."""
     job_id: str | None
     epoch: int
+    offsets_set = False
+    """Whether its offsets are not those of its epoch, but set by hand."""
     watermark_ms: int
     settings: Mapping[str, str]
     """Spark's settings of the new query, as its offset log will hold them."""
@@ -97,8 +99,8 @@ class Origin(ABC):
     def decisions(self) -> dict[str, Any]:
         """Return the entries of ``restoring.json`` specific to this kind of origin."""
 
-    def fixed(self) -> dict[str, Any]:
-        """Return the entries of `decisions` that must be the same when the restore is repeated."""
+    def fixed(self, parts: Parts) -> dict[str, Any]:
+        """Return further entries, which must be the same when the restore is repeated."""
         return {}
 
     @abstractmethod

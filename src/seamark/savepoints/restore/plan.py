@@ -87,12 +87,48 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Superseded:
+    """The lineage of the job that the restore ends: its job id, directory, and last decided epoch.
+
+    `again`: the first and the last epoch whose rows are written again, because the origin is older;
+    with an origin of an earlier lineage, of all lineages from that one on. None if there are none,
+    or if the origin is of another job. `rows`: how many, over all sinks; None if the ledger does
+    not tell. `offsets_set`: the origin begins at other offsets, so neither says all.
+    """
+
+    job_id: str
+    directory: str
+    epoch: int
+    again: tuple[int, int] | None
+    rows: int | None
+    offsets_set: bool = False
+
+    def warning(self) -> str:
+        """Return what it means, in a sentence."""
+        said = f"the job's lineage so far, {self.directory}, ends at epoch {self.epoch}"
+        if self.again is None:
+            by_hand = (
+                "; the savepoint's offsets were set by hand: rows before the job's newest offsets "
+                "are written again"
+            )
+            return (
+                f"{said}; it is kept, and never written again{by_hand if self.offsets_set else ''}"
+            )
+        rows = "" if self.rows is None else f" ({self.rows:,} rows)"
+        return (
+            f"{said}, and the restored epoch is older: the sinks hold epochs {self.again[0]} to "
+            f"{self.again[1]} already{rows}, and their rows are written again"
+        )
+
+
+@dataclass(frozen=True)
 class RestorePlan:
     """The restore of `path` into a program's job, not yet done.
 
     `kind` is ``savepoint`` or ``checkpoint``, `format` of a savepoint ``canonical`` or ``native``.
     `problems` would stop the restore, `warnings` are worth a look. `restored`: the restore from
-    this very path is done already; the job goes on by itself; no parts are listed.
+    this very path is done already; the job goes on by itself; no parts are listed. `supersedes`:
+    None for a new job.
     """
 
     path: str
@@ -102,6 +138,7 @@ class RestorePlan:
     target: Side
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     restored: bool = False
+    supersedes: Superseded | None = None
     operators: tuple[OperatorPlan, ...] = ()
     sources: tuple[SourcePlan, ...] = ()
     sinks: tuple[SinkPlan, ...] = ()
@@ -115,7 +152,7 @@ class RestorePlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields of ``seamark run --plan --json`` (docs/savepoints.md)."""
-        source, target = self.source, self.target
+        source, target, old = self.source, self.target, self.supersedes
         return {
             "path": self.path,
             "kind": self.kind,
@@ -138,6 +175,14 @@ class RestorePlan:
             "claim-mode": self.claim_mode.value,
             "restorable": self.restorable,
             "restored": self.restored,
+            "supersedes": old
+            and {
+                "jid": old.job_id,
+                "directory": old.directory,
+                "epoch": old.epoch,
+                "epochs-again": old.again and list(old.again),
+                "rows-again": old.rows,
+            },
             "operators": [_plain(operator) for operator in self.operators],
             "sources": [_plain(source) for source in self.sources],
             "sinks": [_plain(sink) for sink in self.sinks],

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from seamark.api.config import StateBackend
 from seamark.checkpoint.store import CheckpointStore
-from seamark.file_systems.location import storage_uri
+from seamark.files.location import storage_uri
 from seamark.model.errors import (
     ConfigurationError,
     DamagedCheckpointError,
@@ -34,11 +34,19 @@ from seamark.savepoints.record import (
 )
 from seamark.savepoints.restore.from_checkpoint import CheckpointOrigin
 from seamark.savepoints.restore.from_savepoint import SavepointOrigin
+from seamark.savepoints.restore.lineage import (
+    Place,
+    driver_of,
+    find_place,
+    problems,
+    superseded,
+    warnings,
+)
 from seamark.savepoints.restore.location import NewOperator
 from seamark.savepoints.restore.options import NewJob, new_side
-from seamark.savepoints.restore.origin import Origin, Parts, open_job
+from seamark.savepoints.restore.origin import Origin, Parts
 from seamark.savepoints.restore.plan import Action, OperatorPlan, RestorePlan, Side, SourcePlan
-from seamark.savepoints.restore.target import read_marker, require_same
+from seamark.savepoints.restore.target import read_marker
 from seamark.savepoints.state.layout import PARTITIONS, hashmap_problems
 from seamark.savepoints.state.planned import PlannedState, differing, schema_text, scratch
 
@@ -71,17 +79,16 @@ class Prepared:
 def plan_restore(
     spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
 ) -> RestorePlan:
-    """Plan the restore of `path` into the job. Without `into_directory` the job's directory is not
-    looked at: it may be the running job's own.
+    """Plan the restore of `path` into the job. Without `into_directory` nothing in the job's
+    directory is a problem: the job may run there at this moment.
 
     Raises RestoreError, SavepointError or CorruptRecordError if nothing can be read at `path`.
     """
     path = storage_uri(path, "restore")
-    if into_directory:
-        target = open_job(spark, job.directory, job.spark_directory)
-        if target.files.exists("job.json"):
-            return _already_there(target, path, job)
-    with prepare(spark, path, job, into_directory=into_directory) as prepared:
+    place = find_place(spark, path, job)
+    if into_directory and (restored := place.restored_from(path)) is not None:
+        return _already_there(place.current or restored, restored, path, job)
+    with prepare(spark, path, job, place, into_directory=into_directory) as prepared:
         return prepared.plan
 
 
@@ -98,16 +105,20 @@ def write_plan(spark: SparkSession, path: str | None, job: NewJob, file: Path) -
 
 @contextmanager
 def prepare(
-    spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
+    spark: SparkSession, path: str, job: NewJob, place: Place, *, into_directory: bool = True
 ) -> Iterator[Prepared]:
-    """Prepare the restore of `path`, a URI, into the job, whose directory has no job yet; the
-    result is valid within the ``with``. Raises as `plan_restore` does."""
-    begun, problems = None, []
+    """Prepare the restore of `path`, a URI, into the job at `place`, by `find_place`; the result is
+    valid within the ``with``. Raises as `plan_restore` does."""
+    begun, found, seen = None, list[str](), list[str]()
     if into_directory:
         try:
-            begun = read_marker(open_job(spark, job.directory, job.spark_directory), path)
+            begun = read_marker(place.target, path)
         except RestoreError as error:
-            problems.append(str(error))
+            found.append(str(error))
+        if place.current is not None:
+            driver = driver_of(job, place.current)
+            found += problems(job, place.current, driver)
+            seen += warnings(place.current, driver)
     with scratch() as directory:
         try:
             origin = _open_origin(spark, path, job, begun)
@@ -115,11 +126,22 @@ def prepare(
         except DamagedCheckpointError as error:
             plan = _no_plan(path, "checkpoint", job, 0, error.problems or (str(error),))
             prepared = Prepared(plan, failure=error)
-        plan = prepared.plan
+        plan, whole = prepared.plan, prepared.origin
+        if place.current is not None and whole is not None:
+            plan = replace(
+                plan, supersedes=(old := superseded(place.current, whole, place.earlier))
+            )
+            seen.insert(0, old.warning())
         yield replace(
             prepared,
             begun=begun,
-            plan=replace(plan, path=path, problems=(*problems, *plan.problems)),
+            plan=replace(
+                plan,
+                path=path,
+                target=replace(plan.target, directory=place.target.uri),
+                warnings=(*seen, *plan.warnings),
+                problems=(*found, *plan.problems),
+            ),
         )
 
 
@@ -132,19 +154,18 @@ def _open_origin(
     return CheckpointOrigin(spark, path, job, begun)
 
 
-def _already_there(target: CheckpointStore, path: str, job: NewJob) -> RestorePlan:
-    identity = target.read_identity()
+def _already_there(
+    target: CheckpointStore, restored: CheckpointStore, path: str, job: NewJob
+) -> RestorePlan:
+    identity = restored.read_identity()
     plan = _no_plan(path, "savepoint", job, job.partitions or 0)
-    try:
-        require_same(target, path, job.name)
-    except RestoreError as error:
-        return replace(plan, problems=(str(error),))
     source = replace(plan.source, epoch=(identity.restored_from or {}).get("epoch"))
     warning = (
-        f"{target.uri} was restored from this path already: the job goes on after its own epoch "
-        f"{target.latest_decision()}, and {path} is not read"
+        f"{restored.uri} was restored from this path already: the job goes on in {target.uri} "
+        f"after its own epoch {target.latest_decision()}, and {path} is not read"
     )
-    return replace(plan, restored=True, source=source, warnings=(warning,))
+    there = replace(plan.target, directory=target.uri)
+    return replace(plan, restored=True, source=source, target=there, warnings=(warning,))
 
 
 def _no_plan(

@@ -6,7 +6,6 @@ new ids), so a repetition has the very same result.
 """
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,27 +13,18 @@ from seamark.checkpoint.envelope import create_record, read_record
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.file_systems.location import same_place
+from seamark.files import Directory
+from seamark.files.location import same_place
 from seamark.model.errors import RestoreError
-
-log = logging.getLogger(__name__)
 
 RESTORED_GENERATION = 0
 """The generation in the prepared record of decided transactions that a restore has taken over."""
 
 
-def require_same(target: CheckpointStore, path: str, name: str) -> None:
-    """Raise RestoreError unless the job in `target` was restored from `path`."""
-    identity = target.read_identity()
-    if identity.restored_from is None or not same_place(identity.restored_from["path"], path):
-        raise RestoreError(
-            f"restore: {target.uri} holds a job already ({identity.name!r}), whose checkpoints a "
-            f"restore would overwrite. To restore {path}, give the job another name or storage "
-            f"(-D checkpoint.storage=…); to let {name!r} go on by itself, run it without restore"
-        )
-    log.info("%s was restored from %s already; it goes on from its own checkpoints",
-             target.uri, path)  # fmt: skip
+def is_restored_from(job: CheckpointStore, path: str) -> bool:
+    """Return whether this job was restored from `path`."""
+    origin = job.read_identity().restored_from
+    return origin is not None and same_place(origin["path"], path)
 
 
 def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
@@ -71,7 +61,7 @@ def take_over(
         target.write_prepared(epoch, RESTORED_GENERATION, read(), plan=None)
 
 
-def create(files: CheckpointFiles, path: str, data: bytes) -> None:
+def create(files: Directory, path: str, data: bytes) -> None:
     """Write a file, unless an interrupted restore has written it, with the same bytes."""
     with contextlib.suppress(FileExistsError):
         files.create(path, data)

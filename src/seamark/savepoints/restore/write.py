@@ -5,6 +5,7 @@ anything is written. Then come the marker ``restoring.json``, the copy, and ``jo
 holds every decision of the restore, so an interrupted restore is repeated as it was.
 """
 
+import contextlib
 import logging
 import time
 import uuid
@@ -15,37 +16,51 @@ from pyspark.sql import SparkSession
 
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.manifest import ManifestWriter
-from seamark.checkpoint.store import CheckpointStore, JobIdentity
-from seamark.file_systems.location import storage_uri
+from seamark.checkpoint.store import JobIdentity
+from seamark.files.location import storage_uri
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError
+from seamark.savepoints.restore.lineage import Place, end_lineage, find_place, settle
 from seamark.savepoints.restore.options import NewJob
-from seamark.savepoints.restore.origin import Origin, open_job
+from seamark.savepoints.restore.origin import Origin
 from seamark.savepoints.restore.plan import Action, ClaimMode
 from seamark.savepoints.restore.planner import Prepared, prepare
-from seamark.savepoints.restore.target import require_same, take_over, write_marker
+from seamark.savepoints.restore.target import take_over, write_marker
 
 log = logging.getLogger(__name__)
 
 
-def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
-    """Make the job in its directory; it goes on after the epoch of the savepoint or retained
-    checkpoint at `path`. A checkpoint's `path` is ``<storage>/<job>``, for the newest complete one
-    of that job, or ``<storage>/<job>/epochs/<n>``.
+def restore_job(spark: SparkSession, path: str, job: NewJob) -> str:
+    """Make the job in its directory, or its next lineage if there is a job; return the directory in
+    which it goes on, after the epoch of the savepoint or retained checkpoint at `path`. A
+    checkpoint's `path` is ``<storage>/<job>``, for the newest complete one of that job, or
+    ``<storage>/<job>/epochs/<n>``.
 
-    Returns at once if the directory holds a job restored from this very path; the path may be gone
-    by now. After a kill -9 it can be called again. Before anything is written it raises
+    Returns at once if any lineage of the job was restored from this very path, as a supervisor's
+    unchanged command needs it after a later restore by hand; the path may be gone by now. After
+    a kill -9 it can be called again. Before anything is written it raises
     RestoreError if parts do not fit together, SavepointError or DamagedCheckpointError if the
     savepoint or checkpoint is not whole. Raises CheckpointError if it is deleted meanwhile.
     """
     path = storage_uri(path, "restore")
-    target = open_job(spark, job.directory, job.spark_directory)
-    if target.files.exists("job.json"):
-        require_same(target, path, job.name)
-        target.files.delete(RESTORING)  # of a restore that was cut off at its last step
-        return
-    with prepare(spark, path, job) as prepared:
+    place = find_place(spark, path, job)
+    current = place.current
+    if current is not None and (restored := place.restored_from(path)) is not None:
+        log.warning(
+            "%s goes on after its own epoch %d, for %s was restored from %s already. To go back to "
+            "that, restore a copy of it (another path)", current.uri, current.latest_decision(),
+            "it" if restored is current else f"the job's earlier lineage {restored.uri}", path,
+        )  # fmt: skip
+        current.files.delete(RESTORING)  # of a restore that was cut off at its last step
+        return current.uri
+    with contextlib.ExitStack() as planned:
+        prepared = planned.enter_context(prepare(spark, path, job, place))
         origin = prepared.require()
+        if current is not None and _changed(prepared, origin):
+            log.warning("%s was begun by another program or with other options", place.target.uri)
+            place = find_place(spark, path, job, anew=True)
+            prepared = planned.enter_context(prepare(spark, path, job, place))
+            origin = prepared.require()
         for warning in prepared.plan.warnings:
             log.warning("restore: %s", warning)
         for operator in prepared.plan.operators:
@@ -53,13 +68,24 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
                 log.warning(
                     "restore: operator %r (%s) begins without state", operator.uid, operator.type
                 )
-        write_job(target, job, prepared, origin)
+        generation = 0
+        if current is not None:
+            generation = settle(spark, job, place)
+            if any(sink.commit for sink in prepared.plan.sinks):  # they are committed by now
+                prepared = planned.enter_context(prepare(spark, path, job, place))
+                origin = prepared.require()
+        write_job(place, job, prepared, origin, generation)
+    return place.target.uri
 
 
-def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin) -> None:
-    """Make the job in `target`, a directory without a job, out of the origin. After a kill -9 it is
-    called again, with the marker's content in `prepared.begun`."""
-    decided = _decide(target, job, prepared, origin)
+def write_job(
+    place: Place, job: NewJob, prepared: Prepared, origin: Origin, generation: int = 0
+) -> None:
+    """Make the job at its place out of the origin, and end the current lineage, settled by its
+    driver `generation`. After a kill -9 it is called again, with the marker's content in
+    `prepared.begun`."""
+    target = place.target
+    decided = _decide(place, job, prepared, origin)
     failpoints.reached("restore-begun")
     log.info("restoring %s into %s", origin.name, target.uri)
     origin.copy(target, decided, prepared.parts)
@@ -91,15 +117,15 @@ def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: 
         )
     )
     failpoints.reached("restored")
+    if place.current is not None:
+        end_lineage(place, generation, restored_from)
     target.files.delete(RESTORING)
 
 
-def _decide(
-    target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin
-) -> Mapping[str, Any]:
+def _decide(place: Place, job: NewJob, prepared: Prepared, origin: Origin) -> Mapping[str, Any]:
     """Write the decisions of the restore, or return those of an interrupted one; then claim the
     origin, if the job asks for it."""
-    decided, fixed = prepared.begun, origin.fixed()
+    target, decided = place.target, prepared.begun
     if decided is None:
         decided = {
             "path": prepared.plan.path,
@@ -110,13 +136,16 @@ def _decide(
             "query_id": str(uuid.uuid4()),
             "created_at": time.time(),
             **origin.decisions(),
+            **origin.fixed(prepared.parts),
         }
+        if place.current is not None:
+            decided["supersedes"] = place.current.read_identity().job_id
+            decided["supersedes_epoch"] = place.current.latest_decision()
         write_marker(target, decided)
-    elif any(decided.get(key, value) != value for key, value in fixed.items()):
+    elif changed := _changed(prepared, origin):
         raise RestoreError(
             f"restore: {target.uri} is a restore of {prepared.plan.path} that was begun with "
-            + ", ".join(f"{key} {decided.get(key)!r}" for key in fixed)
-            + "; end it with those, or delete the directory"
+            f"{', '.join(changed)}; end it with those, or delete the directory"
         )
     try:
         origin.claim(decided["job_id"], target.uri)
@@ -125,3 +154,16 @@ def _decide(
             target.files.delete(RESTORING)
         raise
     return decided
+
+
+def _changed(prepared: Prepared, origin: Origin) -> list[str]:
+    """Return what an interrupted restore was begun with, and this one was not."""
+    begun = prepared.begun
+    if begun is None:
+        return []
+    fixed = origin.fixed(prepared.parts)
+    return [
+        "other operators or sources" if key == "placement" else f"{key} {begun.get(key)!r}"
+        for key, value in fixed.items()
+        if begun.get(key) != value
+    ]

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.file_systems.location import local_of
+from seamark.files import Directory
+from seamark.files.location import local_of
 
 
 class Copy(Protocol):
@@ -24,9 +24,7 @@ class Copy(Protocol):
         bytes and CRC-32. Raises FileNotFoundError; the new file must not exist."""
 
 
-def copier(
-    source: CheckpointFiles, target: CheckpointFiles, spark: Callable[[], SparkSession]
-) -> Copy:
+def copier(source: Directory, target: Directory, spark: Callable[[], SparkSession]) -> Copy:
     """Return a function that copies one file between two directories. Unless both are local, it
     calls `spark` for a session and uses its file systems."""
     old, new = (local_of(files.uri) for files in (source, target))

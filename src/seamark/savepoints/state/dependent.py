@@ -14,6 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from seamark.model.errors import SavepointError
+from seamark.model.schema import quoted
+from seamark.runtime.java_calls import java_class
+from seamark.runtime.plans import CATALYST, analysed, items
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 Frames = dict[tuple[str, str], DataFrame]
@@ -64,21 +67,46 @@ def with_dependents(
 
     Raises SavepointError, with the savepoint's name `at`, if `state` contradicts itself.
     """
-    if operator.name.startswith(_JOIN):
-        return _join(operator, store, family, state)
     if operator.name.startswith(_SESSION):
         _require_sessions(f"savepoint {at}: operator {operator.uid!r}", family, state)
-    frames = {(store.name, family.name): state}
+    state = _normalised(operator, family, state)
+    if operator.name.startswith(_JOIN):
+        return _join(operator, store, family, _fixed(state))
     if family.kind == "timer":
+        state = _fixed(state)
         name = family.name.removesuffix(_TIMERS) + _TIMER_INDEX
         (index,) = (f for f in store.families if f.name == name)
         parts = [F.col("key").getField(field) for field in _schema(index.key_schema).fieldNames()]
-        frames[store.name, name] = state.select(_struct(index.key_schema, parts, "key"), "value")
-    elif operator.name.startswith(_TRANSFORM):
-        for index in _indexes(store, family):
-            make = _INDEXES[_index_of(index.name)]
-            frames[store.name, index.name] = make(family, index, state)
-    return frames
+        timers = state.select(_struct(index.key_schema, parts, "key"), "value")
+        return {(store.name, family.name): state, (store.name, name): timers}
+    indexes = _indexes(store, family) if operator.name.startswith(_TRANSFORM) else []
+    if indexes:
+        state = _fixed(state)
+    made = {(store.name, i.name): _INDEXES[_index_of(i.name)](family, i, state) for i in indexes}
+    return {(store.name, family.name): state, **made}
+
+
+def _normalised(operator: Operator, family: ColumnFamily, state: DataFrame) -> DataFrame:
+    """Return the rows with one zero and one NaN in their keys, and in the values of sessions, which
+    repeat the keys. All operators look up such keys: Spark's planner puts it into the plan below
+    some (`NormalizeFloatingNumbers`), and `UnsafeRow`'s writer does it for the others."""
+    jvm: Any = state.sparkSession._jvm
+    rule = java_class(jvm, f"{CATALYST}.optimizer.NormalizeFloatingNumbers$")
+    columns = java_class(jvm, "org.apache.spark.sql.classic.ExpressionUtils")
+    (key,) = (column for column in items(analysed(state).output()) if column.name() == "key")
+    state = state.withColumn("key", Column(columns.column(getattr(rule, "MODULE$").normalize(key))))
+    value = F.col("value")
+    if operator.name.startswith(_SESSION):
+        repeated = _schema(family.value_schema).fieldNames()
+        for name in set(_schema(family.key_schema).fieldNames()) & set(repeated):
+            value = value.withField(quoted(name), F.col("key").getField(name))
+    return state.withColumn("value", value)
+
+
+def _fixed(state: DataFrame) -> DataFrame:
+    """Return the rows of one evaluation. Each frame made of `state` would evaluate it anew, and a
+    time of expiration after ``current_timestamp()`` would not be its index's."""
+    return state.localCheckpoint()
 
 
 # --- joins

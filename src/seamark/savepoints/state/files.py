@@ -23,14 +23,14 @@ from seamark.checkpoint.spark_files import (
     unique_ids,
     zip_references,
 )
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import CheckpointError, DamagedCheckpointError
-from seamark.runtime.java_calls import java_class, java_list, root_cause
+from seamark.runtime.java_calls import java_list, root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.session import is_local
 from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Store
 from seamark.savepoints.state.layout import StateLayout, read_operators
-from seamark.savepoints.state.rows import StateClasses
+from seamark.savepoints.state.rows import StateClasses, hadoop_of
 
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
 """Bytes of files for one task, at least (if there are as many) and at most; a larger file is a task
@@ -42,7 +42,7 @@ DAMAGED, MISSING = -1, -2
 
 
 def describe_operators(
-    layout: StateLayout, source: CheckpointFiles, epoch: int, uids: OperatorUids
+    layout: StateLayout, source: Directory, epoch: int, uids: OperatorUids
 ) -> list[Operator]:
     """Return the stateful operators of `source` as of `epoch`, with schemas, without row counts."""
     operators = [layout.operator(info, uids)[0] for info in read_operators(source, epoch)]
@@ -59,8 +59,8 @@ def _of_files(index: int, store: Store) -> Store:
 
 def copy_state(
     spark: SparkSession,
-    source: CheckpointFiles,
-    files: CheckpointFiles,
+    source: Directory,
+    files: Directory,
     needed: Mapping[str, int],
     *,
     aside: bool,
@@ -77,7 +77,7 @@ def copy_state(
     return found
 
 
-def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[str, int]:
+def state_files(source: Directory, tree: StateTree, epoch: int) -> dict[str, int]:
     """Return the state's files that a start after `epoch` needs, with their bytes; raises
     DamagedCheckpointError if the listing `tree` lacks some."""
     commit = read_log(source, f"commits/{epoch}")
@@ -139,11 +139,8 @@ def read_files(
         return {}
     jvm: Any = spark._jvm
     context = spark.sparkContext
-    hadoop = java_class(jvm, "org.apache.spark.util.SerializableConfiguration")(
-        spark._jsparkSession.sessionState().newHadoopConf()
-    )
     classes = StateClasses.of(spark)
-    task = classes.new("Files", directory, to, sums, hadoop)
+    task = classes.new("Files", directory, to, sums, hadoop_of(spark))
 
     def lines(paths: Iterable[str]) -> str:
         return "\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths)

@@ -14,7 +14,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.spark_files import metadata_at, read_log
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory, numbered
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.java_calls import items_of, java_list
 from seamark.runtime.operator_uids import OperatorUids
@@ -28,6 +28,9 @@ from seamark.runtime.spark_versions import (
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 PARTITIONS = "spark.sql.shuffle.partitions"
+STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistribution"
+"""Whether Spark spreads the rows of every operator by its whole key; false in a query begun before
+Spark 3.3, in which rows spread by a part of the key already are not spread again."""
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE = "org.apache.spark.sql.execution.streaming.state."
@@ -65,18 +68,14 @@ class OperatorInfo:
         return self.name.startswith(_TRANSFORM_WITH_STATE)
 
 
-def read_operators(files: CheckpointFiles, epoch: int) -> list[OperatorInfo]:
+def read_operators(files: Directory, epoch: int) -> list[OperatorInfo]:
     """Return the stateful operators as of `epoch`; raises CorruptRecordError."""
-    return [
-        _read_operator(files, int(name), epoch)
-        for name in sorted(files.list("state"), key=lambda n: (len(n), n))
-        if name.isdigit()
-    ]
+    return [_read_operator(files, index, epoch) for index in numbered(files.list("state"))]
 
 
-def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorInfo:
+def _read_operator(files: Directory, index: int, epoch: int) -> OperatorInfo:
     at = f"state/{index}/_metadata"
-    versions = [f"{at}/v2/{name}" for name in files.list(f"{at}/v2") if name.isdigit()]
+    versions = [f"{at}/v2/{number}" for number in numbered(files.list(f"{at}/v2"))]
     (path,) = metadata_at(versions, epoch) or [f"{at}/metadata"]
     try:
         body = read_log(files, path)[0]

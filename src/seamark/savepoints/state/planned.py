@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from seamark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadata_at
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
@@ -52,12 +52,12 @@ class StateMetadata:
     """The metadata of a state as of `epoch`, below the checkpoint location `files`: `paths` are its
     files there, ``state/<operator>/…``."""
 
-    files: CheckpointFiles
+    files: Directory
     paths: tuple[str, ...]
     epoch: int
 
     @staticmethod
-    def of(files: CheckpointFiles, epoch: int) -> "StateMetadata":
+    def of(files: Directory, epoch: int) -> "StateMetadata":
         """Find it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
         found = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
         return StateMetadata(files, tuple(metadata_at(found, epoch)), epoch)

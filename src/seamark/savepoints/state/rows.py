@@ -10,10 +10,10 @@ option it leaves out the internal families (timers, TTL) and loses each row's pa
 import contextlib
 import logging
 import os
+import re
 import threading
 import zipfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,10 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from seamark.runtime.java.compiled import classes_jar
+from seamark.files import in_threads
+from seamark.runtime.java.compiled import class_loader, classes_jar
 from seamark.runtime.java_calls import items_of, java_class, java_list
 from seamark.runtime.session import is_local
 from seamark.runtime.spark_versions import repartition_by_id
+from seamark.runtime.state_backend import clone_session
 from seamark.savepoints.record import Store
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ ROW = StructType(
 )
 """A state row in a savepoint."""
 
+_OF_PATTERNS = re.compile(r"[\[\]{}*?\\]")
+"""What makes a path a pattern to Spark: ``[prod]`` names other files."""
 NICENESS = 5
 """The niceness of threads beside a stream. With a much higher one all of the JVM's threads would
 wait long for such a thread to reach a safepoint."""
@@ -64,10 +68,7 @@ class StateClasses:
         self._constructors: dict[str, Any] = {}
         self._object = java_class(jvm, "java.lang.Object")
         self._gateway: Any = spark.sparkContext._gateway
-        urls = self._gateway.new_array(jvm.java.net.URL, 1)
-        urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
-        parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        self._loader = jvm.java.net.URLClassLoader(urls, parent)
+        self._loader = class_loader(jvm, jar)
 
     @staticmethod
     def of(spark: SparkSession) -> "StateClasses":
@@ -163,8 +164,7 @@ def export_rows(
                 return classes.call_aside(export, share.iterator())
             return items_of(export.files(share.iterator()))
 
-        with ThreadPoolExecutor(tasks) as pool:
-            rows = [row for part in pool.map(write, shares) for row in part]
+        rows = [row for part in in_threads(write, shares, tasks) for row in part]
     else:
         numbers = context._jsc.parallelize(java_list(jvm, range(count)), tasks)
         rows = items_of(numbers.mapPartitions(export).collect())
@@ -183,7 +183,7 @@ def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> lis
     """Write `rows` (`ROW`) of a store with these column families into files of the directory."""
     spark = rows.sparkSession
     write = StateClasses.of(spark).new(
-        "WriteFile", directory, java_list(spark._jvm, families), _hadoop(spark)
+        "WriteFile", directory, java_list(spark._jvm, families), hadoop_of(spark)
     )
     input_ = rows._jdf.queryExecution().toRdd().toJavaRDD()
     return _row_files(items_of(input_.mapPartitions(write).collect()), 1)[0]
@@ -224,12 +224,15 @@ def with_files(
 def read_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Return the rows (`ROW`) of files, by their URIs."""
     if paths:
-        return spark.read.schema(ROW).parquet(*paths)
+        return spark.read.schema(ROW).parquet(
+            *(_OF_PATTERNS.sub(r"\\\g<0>", path) for path in paths)
+        )
     # `createDataFrame` would make this session the active one, and it may be a clone.
     return _state_rows(spark, spark.sparkContext._jsc.emptyRDD())
 
 
-def _hadoop(spark: SparkSession) -> Any:
+def hadoop_of(spark: SparkSession) -> Any:
+    """Return the session's settings of file systems, for tasks."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     return java_class(spark._jvm, "org.apache.spark.util.SerializableConfiguration")(conf)
 
@@ -277,7 +280,7 @@ def write_rows(
 def writing_session(spark: SparkSession) -> SparkSession:
     """Return a session like `spark`, with shuffles into exactly the requested partitions: adaptive
     execution would leave out empty ones."""
-    clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    clone = SparkSession(spark.sparkContext, clone_session(spark))
     clone.conf.set("spark.sql.adaptive.enabled", "false")
     return clone
 

@@ -13,7 +13,7 @@ from seamark.checkpoint.inspection import damaged, inspect
 from seamark.checkpoint.spark_files import read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.errors import SavepointError
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.savepoints.record import SavepointRecord, Source
@@ -76,7 +76,7 @@ def _last_epoch(store: CheckpointStore) -> int:
     return decided
 
 
-def _uids(files: CheckpointFiles, offsets: Mapping[int | str, object]) -> OperatorUids:
+def _uids(files: Directory, offsets: Mapping[int | str, object]) -> OperatorUids:
     """Return the uids by number; `offsets` are the sources' in the offset log, by Spark's keys."""
     lines, names = list(offsets.values()), list(map(str, offsets))
     known = StatisticsStore(files).uids()

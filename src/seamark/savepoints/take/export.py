@@ -27,7 +27,7 @@ from seamark.checkpoint.spark_files import (
     read_log,
     read_offsets,
 )
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory, in_threads
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError
 from seamark.runtime.hadoop_files import open_files
@@ -148,7 +148,7 @@ def _record(
         watermark_ms=before(watermark_ms),
         settings=state.settings,
         sources=tuple(
-            Source(job.uids.of_source(n), n, offset)
+            Source(uid := job.uids.of_source(n), n, offset, job.uids.source_kinds.get(uid, ""))
             for n, offset in sorted(dict(zip(lines, state.offsets, strict=True)).items())
         ),
         source_lines=lines,
@@ -162,8 +162,8 @@ def _record(
 
 
 def _copy_small_files(
-    source: CheckpointFiles,
-    files: CheckpointFiles,
+    source: Directory,
+    files: Directory,
     tree: StateTree,
     epoch: int,
     uids: OperatorUids,
@@ -188,8 +188,7 @@ def _copy_small_files(
     by_directory = uids.by_directory if uids.source_lines else None
     found = [*log_paths(source, epoch, by_directory), *metadata_at(tree.metadata, epoch)]
     paths = [path for path in found if path != "metadata" and not path.endswith(".crc")]
-    with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:  # the disk syncs several as fast as one
-        return dict(pool.map(copy, paths))
+    return dict(in_threads(copy, paths, _SYNCS_AT_ONCE))  # the disk syncs several as fast as one
 
 
 class _SavedState:
@@ -200,8 +199,8 @@ class _SavedState:
     def __init__(
         self,
         spark: SparkSession,
-        source: CheckpointFiles,
-        files: CheckpointFiles,
+        source: Directory,
+        files: Directory,
         epoch: int,
         uids: OperatorUids,
         beside: Beside,

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.statistics import SavepointEnd
-from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.files import Directory
 from seamark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
-from seamark.model.errors import SavepointError, UserError
+from seamark.model.errors import SavepointError
 from seamark.model.ignored import ignored
 from seamark.runtime.drain import Drain
 from seamark.runtime.failures import reason_of
@@ -45,13 +45,16 @@ def take(
     directory: str,
     type_: SavepointType,
     *,
-    then: Callable[[], None] | None = None,
+    then: Callable[[], bool] | None = None,
     drain: bool = False,
 ) -> "SavepointFuture":
     """Take a savepoint of a run into a new directory below `directory`, a URI; return a future of
-    its path, done once it is whole. With `then`, no epoch runs after the savepoint's, and `then` is
-    called when it is whole: `Supervisor.stop`, for a job that is to end with it. With `drain` too,
-    the job first reads nothing more, and closes its windows.
+    its path, done once it is whole. With `then`, no epoch of the run follows the savepoint's, and
+    `then` is called when it is whole: `Supervisor.end_with`, for a job that is to end with it. With
+    `drain` too, the job first reads nothing more, and closes its windows.
+
+    If `then` returns False, the job has gone on in a later run: the future fails, and the savepoint
+    stays.
 
     The future fails with the error of the epoch or of the export. Files already written are then
     deleted, if possible, and the job goes on, unless its windows are closed already. Raises
@@ -104,7 +107,7 @@ class _Taking:
     run: StreamRun
     directory: str
     type_: SavepointType
-    then: Callable[[], None] | None
+    then: Callable[[], bool] | None
     _drained: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -162,8 +165,16 @@ class _Taking:
         statistics.savepoint_ended(recorded, _end(savepoint, time.monotonic() - self._asked_s))
         if self.then is None:
             coordinator.epochs.unpin(epoch, last)
-        else:
-            self.then()  # stays pinned to the end: no other epoch may slip through
+        elif not self.then():  # stays pinned to the end: no other epoch may slip through
+            self._failed(
+                SavepointError(
+                    f"job {savepoint.job_name}: its savepoint of epoch {epoch} is whole "
+                    f"({savepoint.uri}), but a failure has restarted the job meanwhile. It goes on "
+                    "and writes later epochs, whose rows a restore of that savepoint would write "
+                    "again: ask once more for the end with a savepoint"
+                )
+            )
+            return
         self._answer.set_result(savepoint.uri)
 
     def _drain(self, drain: Drain) -> None:
@@ -193,8 +204,7 @@ class _Taking:
         """Fail the future with `error`. A drained job cannot go on, since all later rows would be
         late: end it, if it was to end with the savepoint."""
         if self._drained and self.then is not None and self.run.coordinator.failure is None:
-            with contextlib.suppress(UserError):  # it has ended by itself
-                self.then()
+            self.then()
             last = f"{self.run.uri}/epochs/{self.run.coordinator.last_committed}"
             found = SavepointError(
                 f"{reason_of(error)}. The job is drained all the same, and ends; what it has read "
@@ -233,10 +243,9 @@ class _Taking:
             raise
 
 
-def _written(files: CheckpointFiles) -> int:
+def _written(files: Directory) -> int:
     """Return the bytes below ``state/``, at any depth: tasks write in directories of their own."""
-    patterns = ["state/*/*" + "/*" * more for more in range(5)]
-    return sum(files.sizes(*patterns).values())
+    return sum(size for path, size in files.tree("state").items() if "/." not in path)
 
 
 def _end(savepoint: SavepointRecord, took_s: float) -> SavepointEnd:

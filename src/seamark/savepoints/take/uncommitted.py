@@ -10,15 +10,14 @@ gives their place.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore
-from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, spool_directory
+from seamark.files import Directory
 from seamark.model.errors import DamagedCheckpointError, SavepointError, SeamarkError
 from seamark.runtime.checkpoint_trigger import SINK_PATIENCE_S
 from seamark.runtime.hadoop_files import open_files
@@ -76,8 +75,9 @@ def by_epoch(savepoint: SavepointRecord) -> ByEpoch:
 
 def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
     """Return the transactions for a job restored now to commit: the savepoint's, except for epochs
-    that the first job has committed since, according to its records. Sinks forget transactions in
-    time, so a known commit is not asked for again."""
+    that the first job has committed since, according to its records. What it has left to a sink's
+    system is still to commit. Sinks forget transactions in time, so a known commit is not asked for
+    again."""
     if not savepoint.committables:
         return {}
     try:
@@ -87,26 +87,27 @@ def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
         log.info("%s does not say what was committed: %s", savepoint.job_directory, error)
         there = False
     found = by_epoch(savepoint)
-    return {e: of for e, of in found.items() if not (there and _is_committed(store, e))}
+    if there:
+        found = {epoch: _still_open(store, epoch, parts) for epoch, parts in found.items()}
+    return {epoch: parts for epoch, parts in found.items() if parts}
 
 
-def _is_committed(store: CheckpointStore, epoch: int) -> bool:
+def _still_open(
+    store: CheckpointStore, epoch: int, parts: dict[str, SinkEpoch]
+) -> dict[str, SinkEpoch]:
+    """Return the parts of an epoch that the first job's records do not tell as committed."""
     try:
-        if epoch in store.epochs():
-            return store.epoch(epoch).committed is not None
-        return store.latest_decision() > epoch  # an epoch is deleted only after its commit
+        left = store.left(epoch)
+        if store.is_last(max(store.generations(), default=0)):
+            committed = True  # a superseded lineage, settled before, and maybe emptied since
+        elif epoch in store.epochs():
+            committed = store.epoch(epoch).committed is not None
+        else:
+            committed = store.latest_decision() > epoch  # it is deleted only after its commit
     except (OSError, SeamarkError) as error:
         log.info("%s does not say whether epoch %d was committed: %s", store.uri, epoch, error)
-        return False
-
-
-def counted(waiting: ByEpoch) -> Counter[str]:
-    """Return the number of transactions of each sink."""
-    found = Counter[str]()
-    for parts in waiting.values():
-        for uid, part in parts.items():
-            found[uid] += len(part.committables)
-    return found
+        return parts
+    return {uid: part for uid, part in parts.items() if uid in left} if committed else parts
 
 
 def problems(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Iterator[str]:
@@ -135,9 +136,7 @@ def unfit(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Sequence[str]
 # --- the rows that sinks keep in the checkpoint
 
 
-def save_rows(
-    spark: SparkSession, run: StreamRun, epoch: int, files: CheckpointFiles
-) -> Uncommitted:
+def save_rows(spark: SparkSession, run: StreamRun, epoch: int, files: Directory) -> Uncommitted:
     """Return the transactions of a sealed epoch of this run, and of earlier ones, that some sink
     may not have committed after SINK_PATIENCE_S; and the copies of their rows in the savepoint
     `files`. The rows of a spool stay where they are.

@@ -1,18 +1,13 @@
-"""One attempt's data files as a committable: its name, its fields, its bytes.
-
-The handle, ``<job>/<sink>/<attempt's name>``, begins the paths of the attempt's records below
-`pending_files.DIRECTORY`. The names of its data files contain the attempt's token too.
-"""
+"""One attempt's data files as a committable, and a file's facts for the log."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from seamark.contracts.attempt_name import AttemptName
-from seamark.model.errors import CorruptRecordError
+from seamark.sinks.internal import table_committable
+from seamark.sinks.internal.table_committable import TableCommittable
 
-STAGED = "_seamark/staged"
-"""Where rows to be merged lie. Readers and VACUUM skip it, as every name with an underscore."""
+LOG = "_delta_log"
 
 
 @dataclass(frozen=True)
@@ -36,51 +31,14 @@ class DataFile:
 
 
 @dataclass(frozen=True)
-class DeltaCommittable:
-    """One attempt's durable data files, not yet named by any log entry.
-
-    log_version: the outcome can only be in log entries from this version on.
-    records: the number of the attempt's `pending_files`.
-    files: a JSON object for each `DataFile`.
-
-    A committable found by listing has no files and `UNKNOWN` rows.
-    """
-
-    handle: str
-    log_version: int
-    records: int
-    rows: int
-    files: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        parse(self.handle)
-
-    @property
-    def generation(self) -> int:
-        """The attempt's driver generation."""
-        return parse(self.handle).generation
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the rows."""
-        return parse(self.handle).epoch
+class DeltaCommittable(TableCommittable):
+    """One attempt's durable data files, not yet named by any log entry: `log_version` is the
+    table's own."""
 
     @property
     def data_files(self) -> list[DataFile]:
         """The files, parsed from their JSON."""
         return [DataFile(**json.loads(text)) for text in self.files]
-
-    @property
-    def merged_by(self) -> tuple[tuple[str, ...], str]:
-        """The keys and op of rows to be merged; no keys for files to be appended."""
-        files = self.data_files
-        return (tuple(files[0].keys), files[0].op) if files else ((), "")
-
-
-def file_name(handle: str, number: int) -> str:
-    """Return the name of the attempt's data file `number`. Names sort by epoch and are unique."""
-    name = parse(handle)
-    return f"part-{name.epoch:08d}-{name.partition:05d}-{name.token}-{number:03d}.parquet"
 
 
 def dump_file(file: DataFile) -> str:
@@ -88,13 +46,4 @@ def dump_file(file: DataFile) -> str:
     found = asdict(file)
     if not file.keys:
         del found["keys"], found["op"]
-    return json.dumps(found, separators=(",", ":"), sort_keys=True)
-
-
-def parse(handle: str) -> AttemptName:
-    """Return a handle's attempt name. Raises CorruptRecordError for any other text, so a handle
-    never leads out of its directory."""
-    name = AttemptName.parse(handle)
-    if name is None or name.owner.count("/") != 1:
-        raise CorruptRecordError(f"{handle!r} is not a handle of Delta data files")
-    return name
+    return table_committable.dump_file(found)

@@ -1,45 +1,24 @@
 """Staged changes into the table: one MERGE of delta-rs per commit, one log entry.
 
-A task of a sink with keys stages its rows, in their order, below `committable.STAGED`; the log
-never names these files. `reduced` makes one row of each key, `merge` applies them in the driver. A
-committable has the keys and op of its rows, so rows staged before a change of the sink's settings
-still move as meant.
+The log never names the files of staged rows. A committable has the keys and op of its rows, so rows
+staged before a change of the sink's settings still move as meant.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.contracts.read_back import DELETE
-from seamark.file_systems import Directory
+from seamark.files import RowDirectory
 from seamark.sinks.delta.committable import DataFile
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
-
-NEW, CHANGED = "new", "changed"
-
-
-def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
-    """Return the last row of each key, with `STAGED_OP` instead of `op`: `DELETE`, `NEW` for a row
-    made anew because the key was deleted too, or `CHANGED`. `op` "" is none."""
-    number = rows.num_rows
-    deleted = pc.equal(rows[op], DELETE) if op else pa.array(np.zeros(number, bool))
-    by = {f"key {position}": rows[key] for position, key in enumerate(keys)}
-    found = pa.table({**by, "row": np.arange(number), "deleted": deleted})
-    found = found.group_by(list(by)).aggregate([("row", "max"), ("deleted", "any")])
-    last = found["row_max"]
-    what = pc.if_else(
-        pc.take(deleted, last), DELETE, pc.if_else(found["deleted_any"], NEW, CHANGED)
-    )
-    kept = rows.drop_columns([op] if op else []).take(last)
-    return kept.append_column(STAGED_OP, what)
+from seamark.sinks.internal.table_merge import NEW, reduced
 
 
-def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: Any) -> None:
+def merge(table: Any, files: RowDirectory, staged: Sequence[DataFile], properties: Any) -> None:
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
     if nothing of the table changes."""
     keys, op = staged[0].keys, staged[0].op
@@ -62,6 +41,6 @@ def merge(table: Any, files: Directory, staged: Sequence[DataFile], properties: 
     merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
 
 
-def _read(files: Directory, path: str) -> pa.Table:
+def _read(files: RowDirectory, path: str) -> pa.Table:
     with files.open(path) as file:
         return pq.ParquetFile(pa.BufferReader(file.read())).read()

@@ -1,7 +1,5 @@
 """Checks the real table and its store before any row is written: the rules (`findings`) change
-nothing; `check` raises the first error of a start, and tries out what a commit needs."""
-
-from __future__ import annotations
+nothing."""
 
 import contextlib
 import json
@@ -9,7 +7,6 @@ import logging
 import re
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,15 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
-from seamark.file_systems import Directory, HadoopSettings, open_directory
-from seamark.file_systems.local import obstacle
+from seamark.files import HadoopSettings, RowDirectory, open_directory
+from seamark.files.local import obstacle
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.packages import load_driver
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
-from seamark.sinks.internal import changes
-from seamark.sinks.internal.servers import tell, usable
+from seamark.sinks.internal import changes, stored
+from seamark.sinks.internal.servers import Findings, usable
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
@@ -60,7 +57,7 @@ def errors() -> tuple[type[Exception], ...]:
     return (driver().exceptions.DeltaError, OSError)
 
 
-def load(sink: DeltaSink, hadoop: HadoopSettings) -> Any:
+def load(sink: "DeltaSink", hadoop: HadoopSettings) -> Any:
     """Return the table at its newest version."""
     return driver().DeltaTable(sink.path, storage_options=store.delta_options(sink.path, hadoop))
 
@@ -78,34 +75,26 @@ def shape(table: Any) -> object:
     )
 
 
-def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
-    """Check the table and return it loaded; create it if it is missing and the sink may.
-
-    Raises PreflightError at the first failed check.
-    """
+def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> Findings:
+    """Yield every finding. A `start` creates a missing table if the sink may, and tries out what a
+    commit needs; else neither the store's condition of a write nor a right to write there is tried.
+    Raises PreflightError if the table cannot be read."""
     hadoop = context.hadoop.under(sink.storage_options)
     with _usable(name):
-        if not store.is_local(sink.path):
+        if start and not stored.is_local(sink.path):
             _check_exclusive_create(sink.path, hadoop, name)
-        table = _loaded(sink, hadoop)
-        if table is None and sink.create_table and context.schema:
-            _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
-            table = load(sink, hadoop)
-        tell(findings(table, sink, context, name), _log)
-        _check_writable(open_directory(sink.path, hadoop))
-    return table
-
-
-def look(sink: DeltaSink, context: SinkContext, name: str) -> Iterator[Finding]:
-    """Yield every finding; changes nothing, so neither the store's condition of a write nor a right
-    to write there is tried. Raises PreflightError if the table cannot be read."""
-    hadoop = context.hadoop.under(sink.storage_options)
-    with _usable(name):
-        if store.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
+        if not start and stored.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
             raise problem
         table = _loaded(sink, hadoop)
-    if table is not None or not sink.create_table:
+        missing = table is None and sink.create_table
+        if start and missing and context.schema:
+            _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
+            table = load(sink, hadoop)
+    if start or not missing:
         yield from findings(table, sink, context, name)
+    if start:
+        with _usable(name):
+            _check_writable(open_directory(sink.path, hadoop))
 
 
 def _usable(name: str) -> contextlib.AbstractContextManager[None]:
@@ -113,11 +102,12 @@ def _usable(name: str) -> contextlib.AbstractContextManager[None]:
         name,
         errors(),
         "see that the path is right, that the driver and all executors can reach it and may write "
-        "there, and for S3 that spark.hadoop.fs.s3a.* or storage_options say where and as whom",
+        "there, and for S3, Google's and Azure's stores that spark.hadoop.fs.* or storage_options "
+        "say where and as whom",
     )
 
 
-def _loaded(sink: DeltaSink, hadoop: HadoopSettings) -> Any:
+def _loaded(sink: "DeltaSink", hadoop: HadoopSettings) -> Any:
     """Return the table; None if it is missing."""
     try:
         return load(sink, hadoop)
@@ -133,11 +123,11 @@ class _Rules:
     """The rules on a loaded table, of one sink."""
 
     table: Any
-    sink: DeltaSink
+    sink: "DeltaSink"
     schema: Schema
     name: str
 
-    def found(self) -> Iterator[Finding]:
+    def found(self) -> Findings:
         """Yield every finding."""
         yield from self._settings()
         if self.sink.keys:
@@ -155,7 +145,7 @@ class _Rules:
     def _unfit(self, what: str, remedy: str) -> Finding:
         return Finding(FindingCode.SV005, self.name, what, remedy)
 
-    def _settings(self) -> Iterator[Finding]:
+    def _settings(self) -> Findings:
         """The table asks more of a writer than to add files."""
         protocol = self.table.protocol()
         if unknown := set(protocol.writer_features or ()) - _FEATURES:
@@ -190,7 +180,7 @@ class _Rules:
                         "give it a table without",
                     )
 
-    def _unchangeable(self) -> Iterator[Finding]:
+    def _unchangeable(self) -> Findings:
         """The table's rows may not be changed, or were never changed by delta-rs."""
         configuration = self.table.metadata().configuration
         features = self.table.protocol().reader_features or ()
@@ -210,7 +200,7 @@ class _Rules:
         fields: list[dict[str, Any]] = json.loads(self.table.schema().to_json())["fields"]
         return fields
 
-    def _columns(self) -> Iterator[Finding]:
+    def _columns(self) -> Findings:
         """The table does not take the DataFrame's columns as they are."""
         in_table = types.column_types(self.table.schema().to_json())
         given = {column.name: types.normal(column.type) for column in self.schema}
@@ -246,7 +236,7 @@ class _Rules:
                 )
 
 
-def findings(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> Iterator[Finding]:
+def findings(table: Any, sink: "DeltaSink", context: SinkContext, name: str) -> Findings:
     """The table is missing (None), or does not take the DataFrame's columns as they are."""
     if table is None:
         yield Finding(
@@ -260,11 +250,6 @@ def findings(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> It
     yield from _Rules(table, sink, schema, name).found()
 
 
-def check_table(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> None:
-    """Raise PreflightError if the table does not take the DataFrame's columns as they are."""
-    tell(findings(table, sink, context, name), _log)
-
-
 def _has_not_null(field: dict[str, Any]) -> bool:
     nested = _NOT_NULL_WITHIN.search(json.dumps(field["type"]))
     return not field["nullable"] or nested is not None
@@ -273,7 +258,7 @@ def _has_not_null(field: dict[str, Any]) -> bool:
 # --- trials
 
 
-def _create(sink: DeltaSink, hadoop: HadoopSettings, schema: Schema, name: str) -> None:
+def _create(sink: "DeltaSink", hadoop: HadoopSettings, schema: Schema, name: str) -> None:
     deltalake = driver()
     try:
         columns = deltalake.Schema.from_json(types.schema_json(schema))
@@ -292,10 +277,10 @@ def _create(sink: DeltaSink, hadoop: HadoopSettings, schema: Schema, name: str) 
     _log.info("%s: made the table", name)
 
 
-def _check_writable(files: Directory) -> None:
+def _check_writable(files: RowDirectory) -> None:
     probe = f"_seamark/probe-{uuid.uuid4()}"
-    store.write(files, probe, b"")
-    files.delete(probe)
+    stored.write(files, probe, b"")
+    files.remove(probe)
 
 
 def _check_exclusive_create(path: str, hadoop: HadoopSettings, name: str) -> None:
@@ -326,8 +311,8 @@ def _check_exclusive_create(path: str, hadoop: HadoopSettings, name: str) -> Non
         outcomes = list(threads.map(commit, tables))
     files = open_directory(path, hadoop)
     with contextlib.suppress(OSError):
-        for left in files.list(below):
-            files.delete(left)
+        for left in files.tree(below):
+            files.remove(left)
     winners = outcomes.count(None)
     if winners == 0:
         raise next(error for error in outcomes if error is not None)

@@ -1,30 +1,26 @@
 """`DeltaSink`: the user's configuration, checked when it is built."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import load_committable
-from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems import HadoopSettings, shared_uri
+from seamark.api.checks import Size, yes_or_no
+from seamark.files import HadoopSettings, shared_uri
+from seamark.files.cloud_options import CLOUD_SCHEMES
 from seamark.model.errors import ConfigurationError
-from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.delta import preflight, types
+from seamark.sinks.delta import preflight, read_back, types
 from seamark.sinks.delta.committable import DeltaCommittable
 from seamark.sinks.delta.committer import DeltaCommitter
 from seamark.sinks.delta.writer import DeltaWriter
-from seamark.sinks.internal import changes
+from seamark.sinks.internal import changes, table_merge
 from seamark.sinks.internal.columns import check_columns, column_names, require_column
-from seamark.sinks.internal.servers import listed
+from seamark.sinks.internal.file_size import checked_size
 
 _OTHERS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]")
 _OTHERS_IN_URIS = {
     "hdfs": re.compile(r"[^!-~]|[\"#<>?`{}]"),
-    **dict.fromkeys(("s3", "s3a"), re.compile(r"[#?]")),
+    **dict.fromkeys(("s3", "s3a", *CLOUD_SCHEMES), re.compile(r"[#?]")),
 }
 """Characters encoded or decoded once too often in delta-rs's URLs."""
 
@@ -35,18 +31,22 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
     all come in one version.
 
     path: the table's directory: a local path or ``file:`` URI shared by the driver and all
-        executors, ``hdfs://namenode/path``, or ``s3a://bucket/path`` (``s3:`` is the same).
+        executors, ``hdfs://namenode/path``, ``s3a://bucket/path`` (``s3:`` is the same),
+        ``gs://bucket/path``, or ``abfss://container@account.dfs.core.windows.net/path``.
     partition_by: the table's partition columns, in their order: string, integer, boolean or date.
         As everywhere in Delta, an empty string in a partition column is read back as null.
     create_table: whether to create a missing table, with the DataFrame's columns.
     storage_options: Hadoop settings for S3 (``fs.s3a.endpoint``, ``fs.s3a.access.key``, …, or for
-        one bucket, ``fs.s3a.bucket.<bucket>.…``) or HDFS. They override the Spark session's
-        settings, which hold without them. Settings missing in both come from the environment or the
-        machine's role. Never shown or stored.
-    keys: the columns of a row's key: a row replaces the rows of the same key (MERGE). Of several
-        rows of one key in an epoch the last one of its task counts. Without keys rows are appended.
+        one bucket, ``fs.s3a.bucket.<bucket>.…``), HDFS, Google's store (``fs.gs.…``) or Azure's
+        (``fs.azure.…``). They override the Spark session's settings, which hold without them.
+        Settings missing in both come from the environment or the machine's role. Never shown or
+        stored.
+    keys: the columns of a row's key: a row replaces the rows of the same key (MERGE). If an
+        epoch has several rows for one key, the task's last row wins. Without keys rows are
+        appended.
     op: beside keys: a string column that is not written, but says what its row does: ``insert`` and
         ``update`` replace the row of the key, ``delete`` deletes it.
+    target_file_size: the size of a file, as for `FileSink`; not with keys.
 
     An existing table's columns must have the DataFrame's types; further columns must be nullable.
     Other writers may append, compact, alter and vacuum the table at the same time. VACUUM deletes
@@ -64,6 +64,7 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
     storage_options: Mapping[str, str] = field(default_factory=HadoopSettings)
     keys: Sequence[str] = ()
     op: str | None = None
+    target_file_size: Size | None = None
 
     def __post_init__(self) -> None:
         path = shared_uri(self.path, "DeltaSink: path")
@@ -85,6 +86,8 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
         options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
         object.__setattr__(self, "storage_options", options)
         self._check_keys(f"DeltaSink {path}", "give keys=")
+        size = checked_size(self.target_file_size, f"DeltaSink {path}", self.keys)
+        object.__setattr__(self, "target_file_size", size)
         if self.op is not None and self.op in columns:
             raise ConfigurationError(
                 f"DeltaSink {path}: op is {self.op!r}, which is a partition column; give another"
@@ -108,12 +111,7 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
                     f"{', '.join(types.PARTITION_TYPES)}. CAST it, e.g. CAST(`{name}` AS DATE)"
                 )
         self._check_key_columns(schema)
-        for name in self.keys:
-            if not types.is_key(of[name]):
-                raise ConfigurationError(
-                    f"{self.describe()}: the key column {name!r} is {of[name]}; allowed are "
-                    f"{', '.join(types.KEY_TYPES)}. CAST it, e.g. CAST(`{name}` AS STRING)"
-                )
+        table_merge.check_key_types(self.keys, schema, self.describe())
         if len(self.partition_by) == len(changes.target_columns(schema, self.op)):
             raise ConfigurationError(
                 f"{self.describe()}: every column is a partition column; a table needs one more"
@@ -125,26 +123,9 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
         """See `TwoPhaseCommitSink`."""
         return [f"delta: {self.path}"]
 
-    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
-        """See `ReadableSink`: the rows of the table's newest version."""
-        from seamark.sinks.delta import read_back
-
-        yield from read_back.read(self, asked)
-
-    def inspect(self, context: SinkContext) -> Sequence[Finding]:
-        """See `InspectedSink`."""
-        name = f"sink `{context.sink_uid}`: {self.describe()}"
-        return listed(preflight.look(self, context, name))
-
-    def create_writer(self, context: WriterContext) -> DeltaWriter:
-        """See `TwoPhaseCommitSink`. Touches nothing before the first row."""
-        hadoop = context.hadoop.under(self.storage_options)
-        return DeltaWriter(self.path, hadoop, self.partition_by, context, self.keys, self.op)
-
-    create_selective_writer = create_writer
-
-    def create_committer(self, context: SinkContext) -> DeltaCommitter:
-        """See `TwoPhaseCommitSink`."""
-        return DeltaCommitter(self, context)
-
-    load = staticmethod(partial(load_committable, DeltaCommittable))
+    create_selective_writer = changes.ByKey.create_writer
+    look = preflight.look
+    read_back = read_back.read
+    writer = DeltaWriter
+    committer = DeltaCommitter
+    committable = DeltaCommittable

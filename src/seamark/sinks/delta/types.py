@@ -10,13 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
-from seamark.model.schema import Column, Schema
+from seamark.model.schema import Column, Schema, type_parts
+from seamark.sinks.internal.columns import no_counterpart, struct_fields
 
 PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
 """Types with the same text, in the log and in a directory's name, for every reader."""
-
-KEY_TYPES = (*PARTITION_TYPES, "decimal", "timestamp", "timestamp_ntz")
-"""Types of which two equal values are equal to every reader: not those with NaN, or nested ones."""
 
 _DELTA = {
     "tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "float": "float",
@@ -24,7 +22,7 @@ _DELTA = {
     "date": "date", "timestamp": "timestamp", "timestamp_ntz": "timestamp_ntz",
 }  # fmt: skip
 _SPARK = {delta: spark for spark, delta in _DELTA.items()}
-_TOKEN = re.compile(r"decimal\(\d+,\d+\)|(?:var)?char\(\d+\)|[^<>,:]+|[<>,:]")
+_DECIMAL = re.compile(r"decimal\(\d+,\d+\)")
 
 
 def schema_json(schema: Schema) -> str:
@@ -47,11 +45,6 @@ def normal(spark_type: str) -> str:
     return re.sub(r"\b(?:var)?char\(\d+\)", "string", spark_type)
 
 
-def is_key(spark_type: str) -> bool:
-    """Whether rows can be told apart by a column of this type."""
-    return normal(spark_type).partition("(")[0] in KEY_TYPES
-
-
 def _field(name: str, type_: Any) -> dict[str, Any]:
     if re.search(r"[ ,;{}()\n\t=]|^$", name):
         raise ConfigurationError(
@@ -62,50 +55,26 @@ def _field(name: str, type_: Any) -> dict[str, Any]:
 
 
 def _delta_type(column: Column) -> Any:
-    tokens = _TOKEN.findall(column.type)
-    position = 0
-
-    def take(*wanted: str) -> str:
-        nonlocal position
-        token: str = tokens[position]
-        if wanted and token not in wanted:
-            raise IndexError
-        position += 1
-        return token
-
-    def parse() -> Any:
-        name = take()
-        if name == "array":
-            take("<")
-            element = parse()
-            take(">")
-            return {"type": "array", "elementType": element, "containsNull": True}
-        if name == "map":
-            take("<")
-            key = parse()
-            take(",")
-            value = parse()
-            take(">")
-            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
-        if name == "struct":
-            fields = []
-            while take("<", ",", ">") != ">":
-                field = take()
-                take(":")
-                fields.append(_field(field, parse()))
-            return {"type": "struct", "fields": fields}
-        return name if name.startswith("decimal(") else _DELTA[normal(name)]
-
     try:
-        delta = parse()
-        if position == len(tokens):
-            return delta
-    except (IndexError, KeyError):
-        pass
-    raise ConfigurationError(
-        f"column {column.name!r} has type {column.type}, which has no counterpart in a Delta table "
-        "that can be told from its text; make the table yourself, or CAST the column"
-    )
+        return _converted(column.type)
+    except ConfigurationError:  # of a field's name
+        raise
+    except (KeyError, ValueError):
+        raise no_counterpart(column, "a Delta") from None
+
+
+def _converted(kind: str) -> Any:
+    name, parts = type_parts(kind)
+    if name == "array":
+        (element,) = map(_converted, parts)
+        return {"type": name, "elementType": element, "containsNull": True}
+    if name == "map":
+        key, value = map(_converted, parts)
+        return {"type": name, "keyType": key, "valueType": value, "valueContainsNull": True}
+    if name == "struct" and parts:
+        fields = [_field(field, _converted(of)) for field, of in struct_fields(parts)]
+        return {"type": name, "fields": fields}
+    return kind if _DECIMAL.fullmatch(kind) else _DELTA[normal(kind)]
 
 
 def _spark_type(delta: str | Mapping[str, Any]) -> str:

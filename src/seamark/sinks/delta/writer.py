@@ -1,165 +1,122 @@
 """Task side: writes durable data files, not yet named by any log entry."""
 
-import contextlib
 import json
 import re
 import socket
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.contracts.attempt_name import AttemptName, owner_path
-from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.dead_letters import Refusals, RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.contracts.text_forms import since_1970
-from seamark.file_systems import Directory, HadoopSettings, open_directory
-from seamark.model import failpoints
+from seamark.files import RowDirectory, open_directory
 from seamark.model.errors import WriteRefusedError
-from seamark.sinks.delta import pending_files, store
-from seamark.sinks.delta.committable import STAGED, DeltaCommittable, dump_file, file_name
-from seamark.sinks.internal import changes
+from seamark.sinks.delta.committable import LOG, DataFile, DeltaCommittable, dump_file
+from seamark.sinks.delta.statistics import statistics
+from seamark.sinks.internal import changes, stored
 from seamark.sinks.internal.columns import not_utf8
-from seamark.sinks.internal.partitions import NO_DIRECTORY, empty_as_null
+from seamark.sinks.internal.data_files import DataFiles, WrittenFile
+from seamark.sinks.internal.partitions import (
+    NO_DIRECTORY,
+    NULL_NAME,
+    Values,
+    empty_as_null,
+    split,
+)
+from seamark.sinks.internal.table_committable import STAGED, file_name
+from seamark.sinks.internal.table_writer import TableWriter
 
 if TYPE_CHECKING:
-    from seamark.sinks.delta.data_files import DataFiles
+    from seamark.sinks.delta.sink import DeltaSink
 
 _ENTRY = re.compile(r"_delta_log/(\d{20})\.json")
 UNFIT_FOR_MERGE = "a date or time is too far for delta-rs's MERGE, or a text is not UTF-8"
 
 
-class DeltaWriter:
-    """One attempt's writer. Touches nothing without a row."""
+class DeltaWriter(TableWriter[DeltaCommittable]):
+    """See `TableWriter`. The files leave out the partition columns; the log has their values. A
+    table without keys refuses only texts in partition columns that are not UTF-8."""
 
-    def __init__(
-        self,
-        uri: str,
-        hadoop: HadoopSettings,
-        partition_by: Sequence[str],
-        context: WriterContext,
-        keys: Sequence[str] = (),
-        op: str | None = None,
-    ) -> None:
-        self._uri = uri
-        self._hadoop = hadoop
-        self._partition_by = partition_by
-        self._keys = keys
-        self._op = op
-        self._handle = str(AttemptName.of(context, owner_path(context)))
-        self._log_version = 0
-        self._files: Directory | None = None
-        self._data: DataFiles | None = None
-        self._records = 0
-        self._rows = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append one batch. Raises WriteRefusedError if this machine does not see the table, and
-        for a row that is no change."""
-        changes.require_fit(self._unfit(batch), f"Delta table {self._uri}")
-        self._take(batch)
-
-    def _take(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows == 0:
-            return
-        if self._data is None:
-            self._begin()
-        assert self._data is not None
-        self._data.write(batch)
-        self._rows += batch.num_rows
-
-    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
-        """See `SelectiveWriter`: a row that is no change is refused. A table without keys refuses
-        only texts in partition columns that are not UTF-8."""
-        refused = self._unfit(batch)
-        self._take(without(batch, refused))
-        return refused
-
-    def last_targets(self) -> None:
-        """See `AccountableWriter`: a task's files have its rows' sums together."""
+    def __init__(self, sink: "DeltaSink", context: WriterContext) -> None:
+        super().__init__(context, f"Delta table {sink.path}")
+        self._uri = sink.path
+        self._hadoop = context.hadoop.under(sink.storage_options)
+        self._partition_by, self._keys, self._op = sink.partition_by, sink.keys, sink.op
+        self._target_bytes = int(sink.target_file_size or 0)
+        # Rows to be merged stay in their order, in one file.
+        self._split_by = () if sink.keys else tuple(sink.partition_by)
 
     def as_found(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See `AccountableWriter`: in a partition column, an empty text is null."""
         return empty_as_null(batch, self._partition_by)
 
-    def prepare_commit(self) -> Sequence[DeltaCommittable]:
-        """Make the data files durable."""
-        if self._data is None:
-            return []
-        op = self._op or ""
-        files = tuple(
-            dump_file(replace(file, keys=self._keys, op=op) if self._keys else file)
-            for file in self._data.close()
-        )
-        failpoints.reached("data-files-written")
-        return [self._committable(files)]
-
-    def abort(self) -> None:
-        """Delete the data files; leftovers are lingering."""
-        if self._data is None or self._files is None:
-            return
-        if self._data.discard():
-            with contextlib.suppress(OSError):
-                store.delete(self._files, pending_files.records(self._committable()))
-
     def _begin(self) -> None:
-        from seamark.sinks.delta.data_files import DataFiles
-
-        files = self._files = open_directory(self._uri, self._hadoop)
-        if store.is_local(self._uri) and not Path(self._uri, "_delta_log").is_dir():
+        self._files = open_directory(self._uri, self._hadoop)
+        if not stored.is_mounted(self._files, LOG):
             raise WriteRefusedError(
                 f"the Delta table {self._uri} that the driver has found does not exist on "
                 f"{socket.gethostname()}; give DeltaSink a path on a file system that the driver "
                 "and all executors share"
             )
-        self._log_version = _last_checkpoint(files)
-        # Rows to be merged stay in their order, in one file.
-        name = partial(file_name, self._handle)
+        self._log_version = _last_checkpoint(self._files)
         self._data = DataFiles(
-            files,
-            () if self._keys else self._partition_by,
-            (lambda number: f"{STAGED}/{name(number)}") if self._keys else name,
-            self._announce,
+            self._files, self._split, self._path, self._announce, target_bytes=self._target_bytes
+        )
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[Values, pa.RecordBatch]]:
+        return split(batch, self._split_by)
+
+    def _path(self, values: Values, number: int) -> str:
+        name = file_name(self._handle, number)
+        if self._keys:
+            return f"{STAGED}/{name}"
+        directories = [
+            f"{quote(column, safe='')}={NULL_NAME if value is None else quote(value, safe='')}"
+            for column, value in zip(self._split_by, values, strict=True)
+        ]
+        return "/".join([*directories, name])
+
+    def _described(self, file: WrittenFile[Values]) -> str:
+        return dump_file(
+            DataFile(
+                path=file.path,
+                size_bytes=file.size_bytes,
+                partition_values=dict(zip(self._split_by, file.values, strict=True)),
+                statistics=statistics(file.metadata),
+                modified_ms=int(time.time() * 1000),
+                keys=self._keys,
+                op=(self._op or "") if self._keys else "",
+            )
         )
 
     def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
         """Return the rows that are no changes. An empty text in a partition column is null there,
         so it is no key."""
         if not self._keys or batch.num_rows == 0:
-            bad = np.zeros(batch.num_rows, bool)
+            refused = Refusals()
             for name in self._partition_by:
-                bad |= not_utf8(batch.column(name))
-            return [RefusedRow(int(row), NO_DIRECTORY) for row in np.flatnonzero(bad)]
+                refused.add(not_utf8(batch.column(name)), NO_DIRECTORY)
+            return refused.rows()
         key_parts = [name for name in self._partition_by if name in self._keys]
         found = changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
-        reasons = dict.fromkeys(_fatal(batch), UNFIT_FOR_MERGE)
-        reasons |= {row.index: row.reason for row in found}
-        return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
-
-    def _announce(self, paths: Sequence[str]) -> None:
-        assert self._files is not None
-        self._records += 1
-        pending_files.write(self._files, self._handle, self._log_version, self._records - 1, paths)
+        refused = Refusals(found)
+        for column in batch.columns:
+            refused.add(_is_fatal(column), UNFIT_FOR_MERGE)
+        return refused.rows()
 
     def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
         return DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)
 
 
-def _fatal(batch: pa.RecordBatch) -> list[int]:
-    """Return the rows with a value at which delta-rs panics or fails in the commit: a date or
-    timestamp more than 257,000 years away, a text that is not UTF-8."""
-    bad = np.zeros(batch.num_rows, bool)
-    for column in batch.columns:
-        bad |= _is_fatal(column)
-    return [int(row) for row in np.flatnonzero(bad)]
-
-
 def _is_fatal(values: pa.Array) -> Any:
+    """Return which values make delta-rs panic or fail in the commit: a date or timestamp more than
+    257,000 years away, a text that is not UTF-8."""
     kind, is_ = values.type, pa.types
     bad = not_utf8(values)
     if is_.is_date(kind) or is_.is_timestamp(kind):
@@ -179,12 +136,14 @@ def _is_fatal(values: pa.Array) -> Any:
     return bad
 
 
-def _last_checkpoint(files: Directory) -> int:
+def _last_checkpoint(files: RowDirectory) -> int:
     """Return a version already reached by the table's log; this attempt's outcome comes in a later
     entry. Cheap: reads the log's own hint. A listing stands in for a missing one, as old entries
     may be gone."""
     try:
-        return int(json.loads(store.read(files, "_delta_log/_last_checkpoint") or b"{}")["version"])
+        return int(
+            json.loads(stored.read(files, "_delta_log/_last_checkpoint") or b"{}")["version"]
+        )
     except (ValueError, KeyError):
-        found = map(_ENTRY.fullmatch, files.list("_delta_log"))
+        found = map(_ENTRY.fullmatch, files.tree("_delta_log"))
         return max((int(entry[1]) for entry in found if entry), default=0)

@@ -7,13 +7,16 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
-from seamark.file_systems import Directory, in_threads
-from seamark.sinks.files import preflight
-from seamark.sinks.files.pending import Pending
+from seamark.files import in_threads
+from seamark.sinks.files.pending import open_pending
 from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.internal.committers import StagingCommitter
+
+if TYPE_CHECKING:
+    from seamark.sinks.files.sink import FileSink
 
 log = logging.getLogger(__name__)
 LONGEST_CALL_S = 20.0
@@ -22,18 +25,12 @@ each."""
 O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
 
 
-class FileCommitter:
+class FileCommitter(StagingCommitter["FileSink"]):
     """Holds no open file. Any thread may call."""
 
-    def __init__(self, directory: Directory, pending: Pending, context: SinkContext) -> None:
-        self._directory = directory
-        self._pending = pending
-        self._context = context
-        self._name = f"sink {context.sink_uid!r}: directory {directory.uri}"
-
-    def preflight(self) -> None:
-        """Try out every operation needed by a commit or an abort. Raises PreflightError."""
-        preflight.check(self._directory, self._pending, self._context, self._name)
+    def __init__(self, sink: "FileSink", context: SinkContext) -> None:
+        super().__init__(sink, context, log, f"directory {sink.path}")
+        self._pending = open_pending(sink.path, context.hadoop.under(sink.hadoop))
 
     def commit(self, committables: Sequence[PendingFile]) -> Sequence[CommitOutcome]:
         """Publish each pending file. LOST: it is torn. UNKNOWN: it is gone."""
@@ -51,9 +48,6 @@ class FileCommitter:
     def describe_open(self, committables: Sequence[PendingFile]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. No pending file times out."""
         return list(map(OpenFacts, self._pending.since(committables)))
-
-    def close(self) -> None:
-        """Do nothing: nothing is open between calls."""
 
     def _each(
         self, end: Callable[[PendingFile], O], files: Sequence[PendingFile], retry: O

@@ -17,6 +17,8 @@ COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "csv": ("none", "gzip"),
 }
 """By format, the compressions taken by all of its readers; the default first."""
+_TEXT = pa.large_string()
+"""64-bit offsets: the joined text of a batch may pass 2 GiB."""
 
 
 class Output(Protocol):
@@ -32,6 +34,10 @@ class Encoder(Protocol):
     @property
     def buffered_bytes(self) -> int:
         """The bytes kept in memory."""
+
+    def expected_bytes(self, written: int) -> int:
+        """Return the size that the file would have if it were closed now, about. `written` bytes
+        are in it."""
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take a batch. Its buffers are valid only until the call returns."""
@@ -59,10 +65,11 @@ class Format:
         packed = self.name != "parquet" and self.compression == "gzip"
         return f"{self.name}.gz" if packed else self.name
 
-    def encoder(self, file: Output, schema: pa.Schema) -> Encoder:
-        """Return an encoder that writes into `file`."""
+    def encoder(self, file: Output, schema: pa.Schema, target_bytes: int = 0) -> Encoder:
+        """Return an encoder that writes into `file`, whose wanted size is `target_bytes`; 0 is
+        none."""
         if self.name == "parquet":
-            return ParquetEncoder(file, schema, self.compression)
+            return ParquetEncoder(file, schema, self.compression, target_bytes)
         text = JsonText() if self.name == "json" else CsvText(self)
         return TextEncoder(file, text, packed=self.compression == "gzip")
 
@@ -87,6 +94,10 @@ class TextEncoder:
         start, end = bounds[lines.offset], bounds[lines.offset + len(lines)]
         self._file.write(memoryview(data)[start:end])
 
+    def expected_bytes(self, written: int) -> int:
+        """See `Encoder`: every line is written already."""
+        return written
+
     def flush(self) -> None:
         """Do nothing: every line is written already."""
 
@@ -94,10 +105,6 @@ class TextEncoder:
         """End the compressed stream."""
         if self._packed:
             self._file.close()  # not the file below it
-
-
-_TEXT = pa.large_string()
-"""64-bit offsets: the joined text of a batch may pass 2 GiB."""
 
 
 class JsonText:

@@ -23,9 +23,9 @@ from typing import Any
 
 from seamark.contracts.attempt_name import plain
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.file_systems import HadoopSettings, RenamingDirectory, open_directory
-from seamark.file_systems.local import LocalDirectory
-from seamark.file_systems.s3 import S3Directory
+from seamark.files import HadoopSettings, RenamingDirectory, open_directory
+from seamark.files.local import LocalDirectory
+from seamark.files.s3 import S3Directory
 from seamark.model import failpoints
 from seamark.sinks.files.pending_file import PendingFile, Stream, found
 from seamark.sinks.internal.staged_files import require_shared
@@ -48,16 +48,16 @@ class RenamedFiles:
         """Create the directories and try a rename."""
         name = f"probe-{uuid.uuid4().hex}"
         pending = f"{_place(job_id, sink_uid)}/{name}"
-        self._directory.create(pending).close()
+        self._directory.begin(pending).close()
         self._directory.rename(pending, f"_{name}")
-        self._directory.delete(f"_{name}")
+        self._directory.remove(f"_{name}")
 
     def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
         """Begin the file that will be `path`. Raises WriteRefusedError if this machine does not see
         the driver's directory."""
         if isinstance(self._directory, LocalDirectory):
-            require_shared(Path(self._directory.uri, PLACE))
-        file = self._directory.create(f"{_place(job_id, sink_uid)}/{path}{SUFFIX}")
+            require_shared(Path(str(self._directory), PLACE))
+        file = self._directory.begin(f"{_place(job_id, sink_uid)}/{path}{SUFFIX}")
 
         def finish() -> tuple[str, tuple[str, ...]]:
             file.close()
@@ -68,7 +68,7 @@ class RenamedFiles:
     def publish(self, file: PendingFile) -> CommitOutcome:
         """Rename the file. LOST: it is torn. UNKNOWN: it is neither pending nor published; it may
         have been published, and removed since."""
-        pending, name = _pending(file), f"{self._directory.uri}: pending file {file.handle}"
+        pending, name = _pending(file), f"{self._directory}: pending file {file.handle}"
         try:
             size = self._directory.size(pending)
             if size is not None and size != file.size_bytes:
@@ -87,7 +87,7 @@ class RenamedFiles:
 
     def discard(self, file: PendingFile) -> AbortOutcome:
         """Delete the file; a later rename finds it missing."""
-        self._directory.delete(_pending(file))
+        self._directory.remove(_pending(file))
         published = self._directory.size(file.handle) is not None
         return AbortOutcome.COMMITTED if published else AbortOutcome.ABORTED
 
@@ -108,7 +108,7 @@ class RenamedFiles:
         """List this sink's part of the pending area."""
         self._require_mounted()
         place = _place(job_id, sink_uid)
-        for path in sorted(self._directory.list(place)):
+        for path in sorted(self._directory.tree(place)):
             name = path.removeprefix(f"{place}/").removesuffix(SUFFIX)
             if (file := found(name, job_id, sink_uid)) is not None:
                 yield file
@@ -117,7 +117,7 @@ class RenamedFiles:
         """Raise OSError without the directory that the preflight has made: where the disk is not
         mounted now, a missing file proves nothing."""
         here = isinstance(self._directory, LocalDirectory)
-        if here and not (place := Path(self._directory.uri, PLACE)).is_dir():
+        if here and not (place := Path(str(self._directory), PLACE)).is_dir():
             raise FileNotFoundError(f"{place} is gone, which is made at each start: not mounted?")
 
 
@@ -145,7 +145,7 @@ class Uploads:
         etags = upload.finish()
         next(self._directory.uploads(), None)
         self._directory.complete_upload(name, upload.upload_id, etags)
-        self._directory.delete(name)
+        self._directory.remove(name)
         other = self._directory.begin_upload(name)
         self._directory.abort_upload(name, other.upload_id)
 
@@ -169,7 +169,7 @@ class Uploads:
         except FileNotFoundError:
             if self._directory.size(file.handle) is not None:
                 return CommitOutcome.ALREADY_COMMITTED
-            log.error("%s: the upload of %s is gone", self._directory.uri, file.handle)
+            log.error("%s: the upload of %s is gone", self._directory, file.handle)
             return CommitOutcome.UNKNOWN
         failpoints.reached("upload-completed")
         return CommitOutcome.COMMITTED

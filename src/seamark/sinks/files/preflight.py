@@ -1,39 +1,35 @@
-"""Checks the directory before any row is written: `findings` changes nothing; `check` raises the
-first error of a start, and tries out what a commit needs."""
+"""Checks the directory before any row is written."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seamark.contracts.sink import SinkContext
-from seamark.file_systems import Directory
-from seamark.file_systems.local import LocalDirectory, obstacle
+from seamark.files import open_directory
+from seamark.files.local import LocalDirectory, obstacle
 from seamark.model.findings import Finding, FindingCode
-from seamark.sinks.files.pending import Pending
-from seamark.sinks.internal.servers import tell, usable
+from seamark.sinks.files.pending import open_pending
+from seamark.sinks.internal.servers import Findings, usable
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from seamark.sinks.files.sink import FileSink
+
 _REMEDY = (
     "give a directory that this user may write, delete and list files in (on a local disk, one "
     "file system), and see docs/sinks/files.md for what a store must allow"
 )
 
 
-def check(directory: Directory, pending: Pending, context: SinkContext, name: str) -> None:
-    """Raise PreflightError for the first error. Tries out every operation of a commit or abort."""
-    tell(findings(directory, name), _log)
+def look(sink: "FileSink", context: SinkContext, name: str, *, start: bool) -> Findings:
+    """The directory is Spark's own. A `start` tries out every operation of a commit or abort; else
+    nothing is written, so a missing right to write on a store is not seen. Raises PreflightError if
+    the directory cannot be listed, or written."""
+    settings = context.hadoop.under(sink.hadoop)
+    directory = open_directory(sink.path, settings)
     with usable(name, OSError, _REMEDY):
-        pending.preflight(context.job_id, context.sink_uid)
-
-
-def findings(directory: Directory, name: str) -> Iterator[Finding]:
-    """The directory is Spark's own. Raises PreflightError if it cannot be listed, or written; as
-    nothing is written here, a missing right to write on a store is not seen."""
-    with usable(name, OSError, _REMEDY):
-        problem = isinstance(directory, LocalDirectory) and obstacle(Path(directory.uri))
+        problem = isinstance(directory, LocalDirectory) and obstacle(Path(str(directory)))
         if problem:
             raise problem
-        spark_owns = bool(directory.list("_spark_metadata"))
+        spark_owns = bool(directory.tree("_spark_metadata"))
     if spark_owns:
         yield Finding(
             FindingCode.SV005,
@@ -42,3 +38,6 @@ def findings(directory: Directory, name: str) -> Iterator[Finding]:
             "Spark would not see the files that this job adds",
             "give FileSink another directory",
         )
+    if start:
+        with usable(name, OSError, _REMEDY):
+            open_pending(sink.path, settings).preflight(context.job_id, context.sink_uid)

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.file_systems.directory import Directory
+from seamark.files.directory import RowDirectory
 from seamark.sinks.files.formats import Format
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.partitions import directory_values
@@ -19,13 +19,13 @@ from seamark.sinks.internal.partitions import directory_values
 _log = logging.getLogger(__name__)
 
 
-def read(directory: Directory, format_: Format, asked: ReadBack) -> Iterator[FoundRows]:
+def read(directory: RowDirectory, format_: Format, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows of every file, those of other writers too.
 
     A file that cannot be read is named in the log, and its rows are not found.
     """
     writers = {file.handle: (number,) for number, file in enumerate(asked.committables)}
-    for path in sorted(directory.list()):
+    for path in sorted(directory.tree()):
         if any(name.startswith(("_", ".")) for name in path.split("/")):
             continue
         try:
@@ -37,7 +37,7 @@ def read(directory: Directory, format_: Format, asked: ReadBack) -> Iterator[Fou
                     writer = writers.get(path, ()) if asked.by_transaction else None
                     yield FoundRows(rows, writer, place=f"file {path}", positions=positions)
         except (pa.ArrowException, KeyError, OSError) as error:
-            _log.warning("%s/%s cannot be read: %s", directory.uri, path, error)
+            _log.warning("%s/%s cannot be read: %s", directory, path, error)
 
 
 def _rows(file: Any, path: str, format_: Format, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

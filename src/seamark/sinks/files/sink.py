@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 
 import pyarrow as pa
 
-from seamark.api.checks import one_of, yes_or_no
-from seamark.contracts.committables import dump_committable, load_committable
+from seamark.api.checks import Size, one_of, yes_or_no
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, dead_letters_as_json
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems import HadoopSettings, open_directory, shared_uri
+from seamark.contracts.sink import WriterContext
+from seamark.files import HadoopSettings, open_directory, shared_uri
+from seamark.files.cloud_options import CLOUD_SCHEMES
 from seamark.model.errors import ConfigurationError
-from seamark.model.findings import Finding
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.files import preflight, read_back
 from seamark.sinks.files.committer import FileCommitter
@@ -30,7 +28,7 @@ from seamark.sinks.internal.columns import (
     to_json,
 )
 from seamark.sinks.internal.committables import StagingSink
-from seamark.sinks.internal.servers import listed
+from seamark.sinks.internal.file_size import checked_size
 
 _PARTITION_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
@@ -53,6 +51,9 @@ class FileSink(StagingSink[PendingFile]):
         JSON and CSV: ``"none"`` (default), ``"gzip"``.
     header, delimiter, null_value: for CSV: whether each file begins with the columns' names; one
         character between fields; the text for null.
+    target_file_size: the size of a file, at least 1 MB: a number of bytes, or text (``"128MB"``).
+        A larger file is split, and an epoch with little output is written by fewer tasks
+        (docs/how-to/keep-files-large.md). None: a file for each task, of any size.
     hadoop: settings by Hadoop's names, e.g. ``fs.s3a.endpoint``, for this sink alone. They override
         the Spark session's.
 
@@ -72,10 +73,18 @@ class FileSink(StagingSink[PendingFile]):
     header: bool = True
     delimiter: str = ","
     null_value: str = ""
+    target_file_size: Size | None = None
     hadoop: Mapping[str, str] = field(default_factory=HadoopSettings, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", shared_uri(self.path, "FileSink: path"))
+        path = shared_uri(self.path, "FileSink: path")
+        if path.partition(":")[0] in CLOUD_SCHEMES:
+            raise ConfigurationError(
+                f"FileSink: path is {path!r}, a store on which no pending file can be published in "
+                "one step by another process yet; give a local path, a URI with 'hdfs:' or 's3a:', "
+                "or a DeltaSink there"
+            )
+        object.__setattr__(self, "path", path)
         object.__setattr__(
             self, "hadoop", HadoopSettings.given(self.hadoop, f"FileSink {self.path}: hadoop")
         )
@@ -87,6 +96,7 @@ class FileSink(StagingSink[PendingFile]):
         one_of(self.compression, allowed, f"{name}: compression of {self.format}")
         columns = column_names(self.partition_by, f"{name}: partition_by", in_order=True)
         object.__setattr__(self, "partition_by", columns)
+        object.__setattr__(self, "target_file_size", checked_size(self.target_file_size, name))
         self._check_csv()
 
     def describe(self) -> str:
@@ -143,25 +153,16 @@ class FileSink(StagingSink[PendingFile]):
         directory = open_directory(self.path, asked.context.hadoop.under(self.hadoop))
         yield from read_back.read(directory, self._format, asked)
 
-    def inspect(self, context: SinkContext) -> Sequence[Finding]:
-        """See `InspectedSink`."""
-        directory = open_directory(self.path, context.hadoop.under(self.hadoop))
-        name = f"sink `{context.sink_uid}`: {self.describe()}"
-        return listed(preflight.findings(directory, name))
-
     def create_writer(self, context: WriterContext) -> FileWriter:
         """Return a writer of pending files. It touches nothing before the first row."""
         pending = open_pending(self.path, context.hadoop.under(self.hadoop))
-        return FileWriter(pending, self._format, tuple(self.partition_by), context)
+        size = int(self.target_file_size or 0)
+        return FileWriter(pending, self._format, tuple(self.partition_by), context, size)
 
-    def create_committer(self, context: SinkContext) -> FileCommitter:
-        """Return the committer. It holds no open file."""
-        settings = context.hadoop.under(self.hadoop)
-        directory = open_directory(self.path, settings)
-        return FileCommitter(directory, open_pending(self.path, settings), context)
-
-    dump = staticmethod(partial(dump_committable, version=VERSION))
-    load = staticmethod(partial(load_committable, PendingFile, version=VERSION))
+    look = preflight.look
+    committer = FileCommitter
+    committable = PendingFile
+    format_version = VERSION
 
     @property
     def _format(self) -> Format:

@@ -13,6 +13,7 @@ from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
 from seamark.sinks.internal.columns import not_utf8
+from seamark.sinks.internal.file_size import in_parts_of
 from seamark.sinks.internal.partitions import NO_DIRECTORY, directory_part, empty_as_null, split
 
 MOST_OPEN_FILES = 32
@@ -24,12 +25,14 @@ BUFFERED_BYTES = 128 << 20
 
 @dataclass(eq=False)
 class FileWriter:
-    """One attempt's writer. Writes no file without a row."""
+    """One attempt's writer. Writes no file without a row. A file of `target_bytes` is finished, and
+    its directory gets another one; 0: files of any size."""
 
     pending: Pending
     format_: Format
     partition_by: tuple[str, ...]
     context: WriterContext
+    target_bytes: int = 0
     _open: "dict[str, _OpenFile]" = field(default_factory=dict, init=False)
     """By directory, the most recently used last."""
     _finished: list[tuple[Stream, PendingFile]] = field(default_factory=list, init=False)
@@ -43,14 +46,21 @@ class FileWriter:
         for name in self.partition_by:
             if not_utf8(batch.column(name)).any():
                 raise WriteRefusedError(f"partition column {name!r}: {NO_DIRECTORY}")
+        for part in in_parts_of(batch, self.target_bytes):
+            self._write_part(part)
+        while sum(f.encoder.buffered_bytes for f in self._open.values()) > BUFFERED_BYTES:
+            max(self._open.values(), key=lambda f: f.encoder.buffered_bytes).encoder.flush()
+
+    def _write_part(self, batch: pa.RecordBatch) -> None:
         for values, rows in split(batch, self.partition_by):
             directory = "/".join(map(directory_part, self.partition_by, values))
             file = self._open.pop(directory, None) or self._new_file(directory, rows.schema)
             self._open[directory] = file
             file.encoder.write(rows)
             file.rows += rows.num_rows
-        while sum(f.encoder.buffered_bytes for f in self._open.values()) > BUFFERED_BYTES:
-            max(self._open.values(), key=lambda f: f.encoder.buffered_bytes).encoder.flush()
+            size = file.encoder.expected_bytes(file.stream.size_bytes)
+            if self.target_bytes and size >= self.target_bytes:
+                self._finish(directory)
 
     def last_targets(self) -> None:
         """See `AccountableWriter`: a task's files have its rows' sums together."""
@@ -80,7 +90,7 @@ class FileWriter:
         at = self.context
         path = new_path(at, directory, self.format_.extension)
         stream = self.pending.begin(path, at.job_id, at.sink_uid)
-        return _OpenFile(stream, self.format_.encoder(stream, schema))
+        return _OpenFile(stream, self.format_.encoder(stream, schema, self.target_bytes))
 
     def _finish(self, directory: str) -> None:
         file = self._open[directory]

@@ -11,13 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.dead_letters import Refusals, RefusedRow, without
 from seamark.contracts.read_back import DELETE
 from seamark.contracts.record_batches import constants, nulls, numbers
 from seamark.contracts.sink import OUTPUT_MODES, C
 from seamark.model.errors import ConfigurationError, WriteRefusedError
-from seamark.model.schema import Schema
-from seamark.sinks.internal.columns import column_names, not_utf8, require_column
+from seamark.model.schema import Column, Schema
+from seamark.sinks.internal.columns import (
+    check_columns,
+    column_names,
+    not_utf8,
+    require_column,
+    text_expression,
+)
 from seamark.sinks.internal.committables import StagingSink
 
 STAGED_OP = "_seamark_op"
@@ -37,6 +43,25 @@ class ByKey(StagingSink[C]):
     def output_modes(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
         return OUTPUT_MODES if self.keys else OUTPUT_MODES[:1]
+
+    @staticmethod
+    def _cannot_name(name: str) -> bool:
+        """Whether no column of the target can have this name."""
+        return False
+
+    def _expression(self, column: Column) -> str:
+        """Return Spark SQL for what is written of a column."""
+        return text_expression(column, ())
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return one expression per column: scalars unchanged, the rest as JSON.
+
+        Raises ConfigurationError for types that no column can hold, for duplicate names and for
+        missing keys.
+        """
+        check_columns(schema, self.describe(), self._cannot_name, as_json=True)
+        self._check_key_columns(schema)
+        return [self._expression(column) for column in schema]
 
     def _check_keys(self, sink: str, how: str) -> None:
         """Raise ConfigurationError for unfit `keys` or `op`; see `check_settings`."""
@@ -94,7 +119,7 @@ def unfit(
 ) -> list[RefusedRow]:
     """Return the rows that are no changes: with an unknown op, a null key, or null in a `required`
     column. A row to delete needs its keys alone."""
-    reasons: dict[int, str] = {}
+    refused = Refusals()
     names = batch.schema.names
     kept = np.ones(batch.num_rows, bool)
     if op is not None:
@@ -105,16 +130,17 @@ def unfit(
         kept = unknown | (numbers(place) != OPS.index(DELETE))
         if unknown.any():
             texts = given.filter(pa.array(unknown))
-            texts = pc.if_else(not_utf8(texts), "not UTF-8", texts).to_pylist()
-            for index, text in zip(np.flatnonzero(unknown).tolist(), texts, strict=True):
-                reasons[index] = f"its op column {op!r} is {text!r}; allowed are {', '.join(OPS)}"
+            texts = iter(pc.if_else(not_utf8(texts), "not UTF-8", texts).to_pylist())
+            allowed = ", ".join(OPS)
+            refused.add(
+                unknown, lambda _: f"its op column {op!r} is {next(texts)!r}; allowed are {allowed}"
+            )
     for name in (*keys, *required):
         column = batch.column(names.index(name))
         null = nulls(column, nan_is_null=nan_is_null)
         null, what = (null, "key column") if name in keys else (null & kept, "NOT NULL column")
-        for index in np.flatnonzero(null).tolist():
-            reasons.setdefault(index, f"its {what} {name!r} is null")
-    return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
+        refused.add(null, f"its {what} {name!r} is null")
+    return refused.rows()
 
 
 def require_fit(unfit_rows: Sequence[RefusedRow], sink: str) -> None:

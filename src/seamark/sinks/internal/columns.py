@@ -100,6 +100,24 @@ def refused(sink: str, column: Column, found: str) -> ConfigurationError:
     )
 
 
+def no_counterpart(column: Column, what: str) -> ConfigurationError:
+    """Return the error for a column whose type a new table, of Delta's or another, cannot have."""
+    return ConfigurationError(
+        f"column {column.name!r} has type {column.type}, which has no counterpart in {what} table "
+        "that can be told from its text; make the table yourself, or CAST the column"
+    )
+
+
+def struct_fields(parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the type of each field of a struct, of what `type_parts` gives. Raises
+    ValueError for a name that cannot be told from the type's own punctuation."""
+    for part in parts:
+        name, _, of = part.partition(":")
+        if not name or "<" in name or ">" in name:
+            raise ValueError(name)
+        yield name, of
+
+
 def to_json(expression: str) -> str:
     """Return Spark SQL to make JSON text of a struct, an array or a map.
 

@@ -1,18 +1,27 @@
-"""Arrow batches into a Parquet file with large row groups."""
+"""Arrow batches into a Parquet file with large row groups, and what its footer tells."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 
 ROW_GROUP_BYTES = 64 << 20
+"""Rows are gathered up to this size, over all open files of a task: Spark's batches of 10,000 rows
+are far too small for an efficient row group."""
 
 
 class ParquetEncoder:
-    """Gathers batches up to `ROW_GROUP_BYTES`: Spark's batches are too small for row groups."""
+    """Gathers batches up to `ROW_GROUP_BYTES`, or up to `target_bytes`, the file's wanted size; 0
+    is none."""
 
-    def __init__(self, file: Any, schema: pa.Schema, compression: str = "snappy") -> None:
+    def __init__(
+        self, file: Any, schema: pa.Schema, compression: str = "snappy", target_bytes: int = 0
+    ) -> None:
         self._schema = schema
+        self._row_group_bytes = min(ROW_GROUP_BYTES, target_bytes or ROW_GROUP_BYTES)
+        self._encoded_bytes = 0
         self._metadata: list[Any] = []
         # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
         self._writer = pa.parquet.ParquetWriter(
@@ -29,14 +38,20 @@ class ParquetEncoder:
         """Copy the batch; write a row group once enough rows are gathered."""
         self._batches.append(pa.ipc.read_record_batch(batch.serialize(), self._schema))
         self.buffered_bytes += batch.nbytes
-        if self.buffered_bytes >= ROW_GROUP_BYTES:
+        if self.buffered_bytes >= self._row_group_bytes:
             self.flush()
+
+    def expected_bytes(self, written: int) -> int:
+        """See `Encoder`. Takes the rows in memory to be encoded as well as those before them."""
+        ratio = written / self._encoded_bytes if self._encoded_bytes else 1.0
+        return written + round(self.buffered_bytes * ratio)
 
     def flush(self) -> None:
         """Write the gathered rows as a row group."""
         if self._batches:
             table = pa.Table.from_batches(self._batches, self._schema)
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self._encoded_bytes += self.buffered_bytes
         self._batches, self.buffered_bytes = [], 0
 
     def close(self) -> None:
@@ -53,3 +68,37 @@ class ParquetEncoder:
     def metadata(self) -> Any:
         """The file's `pyarrow.parquet.FileMetaData`, once it is closed."""
         return self._metadata[0]
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What a footer tells of a column. `low`, `high`: its bounds, None if there are none, or none
+    that Python can hold."""
+
+    name: str
+    nulls: int
+    size_bytes: int
+    low: Any = None
+    high: Any = None
+
+
+def flat_columns(metadata: Any, most: int) -> Iterator[ColumnFacts]:
+    """Yield the facts of each column of a whole file (pyarrow's `FileMetaData`) that is not nested,
+    out of the first `most`."""
+    for position in range(min(metadata.num_columns, most)):
+        chunks = [metadata.row_group(g).column(position) for g in range(metadata.num_row_groups)]
+        name = metadata.schema.column(position).name
+        if not chunks or chunks[0].path_in_schema != name or metadata.schema.names.count(name) > 1:
+            continue  # nested
+        found = [chunk.statistics for chunk in chunks]
+        if any(s is None or not s.has_null_count for s in found):
+            continue
+        facts = name, sum(s.null_count for s in found), sum(c.total_compressed_size for c in chunks)
+        bounded = [s for s in found if s.num_values]
+        low = high = None
+        if bounded and all(s.has_min_max for s in bounded):
+            try:
+                low, high = min(s.min for s in bounded), max(s.max for s in bounded)
+            except (ValueError, OverflowError):  # a time outside Python's range, or no UTF-8
+                low = high = None
+        yield ColumnFacts(*facts, low, high)

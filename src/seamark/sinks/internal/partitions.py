@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -38,12 +39,18 @@ def directory_values(path: str) -> dict[str, str | None]:
 def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
     """Yield the rows of each set of values, in their order, without the partition columns."""
     rows = batch.drop_columns(list(columns)) if columns else batch
-    texts = [_text(batch.column(column)) for column in columns]
-    codes, kinds = np.zeros(batch.num_rows, np.int64), 1
-    for text in texts:
-        coded = text.dictionary_encode(null_encoding="encode")
+    return by_keys(rows, [_text(batch.column(column)) for column in columns])
+
+
+def by_keys(
+    rows: pa.RecordBatch, keys: Sequence[pa.Array]
+) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
+    """Yield the rows of each set of keys, in their order; a key has a value for each row."""
+    codes, kinds = np.zeros(rows.num_rows, np.int64), 1
+    for key in keys:
+        coded = key.dictionary_encode(null_encoding="encode")
         if kinds * len(coded.dictionary) >= 2**63:  # then renumber: at most one code per row
-            codes, kinds = np.unique(codes, return_inverse=True)[1], batch.num_rows
+            codes, kinds = np.unique(codes, return_inverse=True)[1], rows.num_rows
         codes = codes * len(coded.dictionary) + coded.indices.to_numpy(zero_copy_only=False)
         kinds *= len(coded.dictionary)
     if kinds < 2**15:
@@ -51,8 +58,8 @@ def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Value
     order = np.argsort(codes, kind="stable")
     starts = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist()]
     rows = rows.take(pa.array(order)) if len(starts) > 1 else rows
-    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-        yield tuple(text[order[start]].as_py() for text in texts), rows.slice(start, end - start)
+    for start, end in zip(starts, [*starts[1:], rows.num_rows], strict=True):
+        yield tuple(key[order[start]].as_py() for key in keys), rows.slice(start, end - start)
 
 
 def empty_as_null(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

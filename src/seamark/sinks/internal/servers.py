@@ -1,25 +1,56 @@
-"""The common code of sinks with a server: drivers, URLs, secrets, findings, and retries while it is
-away."""
+"""The common code of sinks with a server: drivers, URLs, secrets and findings."""
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from seamark.model.errors import CommitFailedError, ConfigurationError, PreflightError
-from seamark.model.findings import Finding, FindingCode, errors
-from seamark.model.ignored import ignored
+from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.findings import Finding, FindingCode, Severity
 
-T = TypeVar("T")
+A = TypeVar("A", bound="Address")
+Findings = Generator[Finding, None, None]
+"""What a look at a system finds. A look with `start` is that of a job's start: it makes what the
+job needs, and `tell` ends it at the first error. Else it changes nothing, and `listed` takes it
+all."""
 
 
 def shown(sink: Any, **instead: object) -> str:
     """Return a sink's `repr`, with `instead` in place of the values with secrets."""
-    values = {field.name: getattr(sink, field.name) for field in fields(sink) if field.init}
+    values = {one.name: getattr(sink, one.name) for one in fields(sink) if one.init}
     listed = ", ".join(f"{name}={value!r}" for name, value in (values | instead).items())
     return f"{type(sink).__name__}({listed})"
+
+
+def one_line(error: BaseException, secrets: Iterable[str] = ()) -> str:
+    """Return an error's text as one line, without these secrets."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
+
+
+@dataclass(frozen=True)
+class Address:
+    """A server's address and login. Picklable; shows no password."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    options: tuple[tuple[str, str | bool], ...] = ()
+    timeout_s: float = 20.0
+
+    @classmethod
+    def of(cls: type[A], url: SplitResult, port: int, **others: Any) -> A:
+        """Return the address in a URL's parts; `port` is the server's own."""
+        login = unquote(url.username or ""), unquote(url.password or "")
+        return cls(url.hostname or "localhost", url.port or port, *login, **others)
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
 
 
 def split_url(
@@ -59,13 +90,23 @@ def url_options(
     return tuple(options)
 
 
-def tell(findings: Iterable[Finding], log: logging.Logger) -> None:
-    """Raise PreflightError for the first error among the findings, else log the warnings."""
-    found = list(findings)
-    for error in errors(found):
-        raise PreflightError(error)
-    for finding in found:
-        log.warning("%s", finding)
+def quicker(name: str, found: str, mode: str) -> Finding:
+    """Return the note that a server and its user have what a quicker mode needs."""
+    found = f"{found}: mode={mode!r} is allowed there, and writes each row once instead of twice"
+    remedy = f"give mode={mode!r} if no reader minds that a task's rows appear before another's"
+    return Finding(FindingCode.SV008, name, found, remedy)
+
+
+def tell(findings: Findings, log: logging.Logger) -> None:
+    """Raise PreflightError for the first error among the findings, and end the look there; log the
+    others."""
+    with contextlib.closing(findings):
+        for finding in findings:
+            if finding.weight is Severity.ERROR:
+                raise PreflightError(finding)
+            log.log(
+                logging.WARNING if finding.weight is Severity.WARNING else logging.INFO, finding
+            )
 
 
 def listed(findings: Iterable[Finding]) -> list[Finding]:
@@ -98,58 +139,3 @@ def usable(
         elif isinstance(error, NotADirectoryError):
             code = FindingCode.SV005
         raise PreflightError(Finding(code, name, f"it cannot be used: {error}", remedy)) from error
-
-
-def not_committed(name: str, epoch: int, error: object) -> CommitFailedError:
-    """Return the error for decided rows that the target refuses for good."""
-    return CommitFailedError(
-        f"{name}: the rows of epoch {epoch} are decided and cannot be made visible: {error}. "
-        "Nothing of this commit is visible; mend the table or the disk and start the job again, "
-        "and they are committed"
-    )
-
-
-class Reasons:
-    """A committer's reasons to ask again: logs each once, until the reason changes."""
-
-    def __init__(self, log: logging.Logger, name: str) -> None:
-        self._log = log
-        self._name = name
-        self.last = ""
-
-    def say(self, what: str) -> None:
-        """Log the reason, unless it equals the last one."""
-        if what != self.last:
-            self.last = what
-            self._log.warning("%s: %s; trying again", self._name, what)
-
-    def forget(self) -> None:
-        """Clear the last reason, after a success."""
-        self.last = ""
-
-
-@contextlib.contextmanager
-def closed_by_errors(connected: Any) -> Iterator[None]:
-    """Close a connection, or its holder, at any error of the block."""
-    try:
-        yield
-    except BaseException:
-        connected.close()
-        raise
-
-
-class ConnectedCommitter:
-    """The common part of committers that keep one connection between calls. It is dropped at the
-    first error: half an answer may be left in it."""
-
-    def __init__(self, sink_uid: str, target: str, log: logging.Logger) -> None:
-        self._name = f"sink `{sink_uid}`: {target}"
-        self._connection: Any = None
-        self._reasons = Reasons(log, self._name)
-
-    def close(self) -> None:
-        """See `Committer`."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with ignored("the end of a connection"):  # its end is all that is wanted, in any state
-                connection.close()

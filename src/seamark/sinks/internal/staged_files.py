@@ -6,6 +6,7 @@ committable exists only after the file's fsync: a torn file is lingering, never 
 """
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from typing import BinaryIO
 
 from seamark.contracts.attempt_name import AttemptName, owner_path
 from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems.local import make_directory
+from seamark.files.local import make_directory, synced
+from seamark.model import failpoints
 from seamark.model.errors import CorruptRecordError, WriteRefusedError
+from seamark.model.ignored import ignored
 from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
 
 
@@ -40,12 +43,40 @@ def new_handle(context: WriterContext, extension: str) -> str:
     return f"{AttemptName.of(context, owner_path(context))}.{extension}"
 
 
-def create_staged(root: Path, handle: str) -> BinaryIO:
-    """Create a new handle's file, for writing. Raises WriteRefusedError, see `require_shared`."""
-    require_shared(root)
-    path = root / handle
-    make_directory(path.parent)
-    return path.open("xb")
+class StagedFileWriter:
+    """The file of one attempt: made when it is needed, durable by `_flush`. A subclass fills it.
+    `path` is below `root`."""
+
+    def __init__(self, root: Path, path: str) -> None:
+        self._root = root
+        self._staged = root / path
+        self._file: BinaryIO | None = None
+        self._rows = 0
+
+    def _create(self) -> BinaryIO:
+        """Create the file. Raises WriteRefusedError, see `require_shared`."""
+        require_shared(self._root)
+        make_directory(self._staged.parent)
+        self._file = self._staged.open("xb")
+        return self._file
+
+    def _flush(self, file: BinaryIO) -> int:
+        """Make the file and its directory entry durable; return its size in bytes."""
+        file.flush()
+        os.fsync(file.fileno())
+        size_bytes = file.tell()
+        file.close()
+        synced(self._staged.parent)
+        failpoints.reached("stage-written")
+        return size_bytes
+
+    def abort(self) -> None:
+        """Remove the file; leftovers are lingering."""
+        if self._file is not None:
+            with ignored("the end of a staged file"):
+                self._file.close()
+        with contextlib.suppress(OSError):
+            self._staged.unlink()
 
 
 def require_shared(directory: Path) -> None:

@@ -6,16 +6,14 @@ in both directions.
 """
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column
+from seamark.sinks.kafka.column_types import NAME, Fields, part_of
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _SCALARS: dict[str, Any] = {
     "boolean": "boolean",
     "tinyint": "int",
@@ -30,6 +28,26 @@ _SCALARS: dict[str, Any] = {
     "timestamp": {"type": "long", "logicalType": "timestamp-micros"},
     "timestamp_ntz": {"type": "long", "logicalType": "local-timestamp-micros"},
 }
+
+
+class _Format:
+    """See `column_types.Format`."""
+
+    called, names, scalars = "Avro", NAME, _SCALARS
+
+    def decimal(self, precision: int, scale: int) -> Any:
+        scales = {"precision": precision, "scale": scale}
+        return {"type": "bytes", "logicalType": "decimal", **scales}
+
+    def array(self, of: Any) -> Any:
+        return {"type": "array", "items": ["null", of]}
+
+    def map(self, key: str, of: Any) -> Any:
+        return {"type": "map", "values": ["null", of]} if key.startswith("string") else None
+
+    def struct(self, fields: Fields, path: Sequence[str]) -> Any:
+        made = [{"name": name, "type": ["null", of], "default": None} for name, of in fields]
+        return {"type": "record", "name": "_".join(path), "fields": made}
 
 
 @dataclass(frozen=True)
@@ -49,10 +67,7 @@ class AvroSchema:
         if given is not None:
             _check_given(json.loads(given), columns, sink)
             return cls(given)
-        record = re.sub(r"[^A-Za-z0-9_]", "_", f"{topic}_value")
-        record = record if _NAME.fullmatch(record) else f"_{record}"
-        fields = [_field(c.name, c.type, f"{record}_{c.name}", c, sink) for c in columns]
-        return cls(json.dumps({"type": "record", "name": record, "fields": fields}))
+        return cls(json.dumps(part_of(columns, _Format(), topic, sink)))
 
 
 def check_text(text: object, sink: str) -> None:
@@ -89,52 +104,3 @@ def _check_given(schema: Any, columns: Sequence[Column], sink: str) -> None:
                 f"{sink}: value_schema needs the field {field['name']!r}, and the value has no "
                 "such column; select one, or let the field be null"
             )
-
-
-def _field(name: str, type_: str, record: str, column: Column, sink: str) -> dict[str, Any]:
-    if not _NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"{sink}: {name!r} (in the column {column.name!r}) cannot name an Avro field; use "
-            "letters, digits and '_', e.g. by withColumnRenamed"
-        )
-    return {"name": name, "type": ["null", _type(type_, record, column, sink)], "default": None}
-
-
-def _type(type_: str, record: str, column: Column, sink: str) -> Any:
-    """Return the Avro type of Spark's `type_`; `record` is the name for a record in it."""
-    base = re.sub(r" collate .*|\(\d+\)$", "", type_)
-    if base in ("varchar", "char"):
-        base = "string"
-    if base in _SCALARS:
-        return _SCALARS[base]
-    if found := _DECIMAL.fullmatch(type_):
-        scale = {"precision": int(found[1]), "scale": int(found[2])}
-        return {"type": "bytes", "logicalType": "decimal", **scale}
-    kind, _, inside = type_.partition("<")
-    parts = _split(inside[:-1])
-    if kind == "array":
-        return {"type": "array", "items": ["null", _type(parts[0], record, column, sink)]}
-    if kind == "map" and parts[0].startswith("string"):
-        return {"type": "map", "values": ["null", _type(parts[1], record, column, sink)]}
-    if kind == "struct":
-        fields = []
-        for part in parts:
-            name, _, of = part.partition(":")
-            fields.append(_field(name, of, f"{record}_{name}", column, sink))
-        return {"type": "record", "name": record, "fields": fields}
-    within = "" if type_ == column.type else f" (within {column.type})"
-    raise ConfigurationError(
-        f"{sink}: the column {column.name!r} has the type {type_}{within}, which Avro has not; "
-        "convert it, e.g. to a string, or a map's keys to strings"
-    )
-
-
-def _split(text: str) -> list[str]:
-    """Split at the commas outside all brackets."""
-    parts, depth, start = [], 0, 0
-    for at, character in enumerate(text):
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [*parts, text[start:]]

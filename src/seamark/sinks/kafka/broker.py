@@ -52,12 +52,20 @@ class Limits:
     starts: Mapping[int, int] | None
 
 
+@dataclass(frozen=True)
+class OpenWrite:
+    """An open transaction in one partition, as the partition's leader knows it."""
+
+    producer_epoch: int
+    coordinator_epoch: int
+    first_offset: int
+
+
 class BrokerConnection:
-    """Used by one thread at a time. `texts`: the sink's options; no error shows their secrets.
-    `settings` are kafka-python's, for another client of the same brokers."""
+    """Used by one thread at a time. `texts`: the sink's options; no error shows their secrets."""
 
     def __init__(self, servers: str, texts: Mapping[str, str]) -> None:
-        self.settings = options.admin_options(servers, texts)
+        self._settings = options.admin_options(servers, texts)
         self._texts = texts
         self._admin: Any = None
         self._coordinators: dict[str, int] = {}
@@ -120,14 +128,22 @@ class BrokerConnection:
 
         Raises UnreachableError unless every broker has answered.
         """
+        return list(self._list_transactions(["Ongoing"], ()).values())
+
+    def ids_of(self, producer_ids: Collection[int]) -> dict[int, str]:
+        """Return the transactional id of each of these producers that has one. Raises
+        UnreachableError unless every broker has answered."""
+        return self._list_transactions((), producer_ids) if producer_ids else {}
+
+    def _list_transactions(
+        self, states: Collection[str], producer_ids: Collection[int]
+    ) -> dict[int, str]:
+        nodes = self.wire().nodes()  # first: names a package that is not installed
         from kafka.protocol.admin.transactions import ListTransactionsRequest
 
-        nodes = self.wire().nodes()
-        requests = [
-            (ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[]), node)
-            for node in nodes
-        ]
-        ids = []
+        filters = {"state_filters": list(states), "producer_id_filters": list(producer_ids)}
+        requests = [(ListTransactionsRequest(**filters), node) for node in nodes]
+        ids: dict[int, str] = {}
         for node, found in zip(nodes, self._send(requests), strict=True):
             if isinstance(found, UnreachableError):
                 raise found
@@ -135,14 +151,52 @@ class BrokerConnection:
                 raise UnreachableError(
                     f"broker {node} answers {found.error_code} to ListTransactions"
                 )
-            ids += [state.transactional_id for state in found.transaction_states]
+            ids |= {one.producer_id: one.transactional_id for one in found.transaction_states}
         return ids
+
+    def open_writes(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[tuple[tuple[str, int], int], OpenWrite]:
+        """Return the open transactions in these partitions, by partition and producer id; none if
+        the credentials may not ask for producers. Raises UnreachableError."""
+        from kafka import TopicPartition
+
+        wire = self.wire()
+        asked = [TopicPartition(*partition) for partition in partitions]
+        told = self._bounded(lambda: _producers(wire, asked)) if asked else None
+        return {
+            ((at.topic, at.partition), one.producer_id): OpenWrite(
+                one.producer_epoch, one.coordinator_epoch, one.current_transaction_start_offset
+            )
+            for at, found in (told or {}).items()
+            for one in found.active_producers
+            if one.current_transaction_start_offset >= 0
+        }
+
+    def write_marker(
+        self, place: tuple[tuple[str, int], int], write: OpenWrite, *, commit: bool
+    ) -> int:
+        """End a transaction in one partition only, by its leader; return the leader's error code.
+        As of Kafka's own ``abortTransaction`` (KIP-664), an epoch older than that of the producer's
+        last rows there is refused. Raises UnreachableError."""
+        from kafka import TopicPartition
+
+        wire = self.wire()
+        partition, producer_id = place
+        return self._bounded(
+            lambda: wire.write_marker(
+                TopicPartition(*partition),
+                producer_id=producer_id,
+                producer_epoch=write.producer_epoch,
+                coordinator_epoch=max(write.coordinator_epoch, 0),
+                transaction_result=commit,
+            )
+        )
 
     def read_limits(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], Limits]:
         """Return how far readers get in these partitions. Raises UnreachableError."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
-        from kafka.errors import TopicAuthorizationFailedError
 
         if not partitions:
             return {}
@@ -153,11 +207,7 @@ class BrokerConnection:
         async def ask() -> tuple[Any, Any, Any]:
             stable = await wire.offsets(latest, "read_committed")
             ends = await wire.offsets(latest, "read_uncommitted")
-            try:
-                producers = await wire.producers(asked)
-            except TopicAuthorizationFailedError:  # a writer need not have READ
-                producers = None
-            return stable, ends, producers
+            return stable, ends, await _producers(wire, asked)
 
         stable, ends, producers = self._bounded(ask)
         return {
@@ -229,10 +279,10 @@ class BrokerConnection:
     def _open(self) -> Any:
         admin = None
         try:
-            if provider := self.settings.get("sasl_oauth_token_provider"):
+            if provider := self._settings.get("sasl_oauth_token_provider"):
                 provider.token()  # else a refused login would look like a silent broker
             admin = open_admin(
-                {**self.settings, "client_id": "seamark-committer"},
+                {**self._settings, "client_id": "seamark-committer"},
                 request_timeout_s=REQUEST_TIMEOUT_S,
                 reconnect_backoff_max_ms=500,
                 max_in_flight_requests_per_connection=_AT_ONCE + 100,
@@ -316,7 +366,20 @@ class BrokerConnection:
     def _unreachable(self, error: Exception) -> UnreachableError:
         if isinstance(error, UnreachableError):
             return error
-        return UnreachableError(options.redacted(f"{type(error).__name__}: {error}", self._texts))
+        name, said = type(error).__name__, str(error)
+        if not said.startswith(name):  # kafka-python's own begin with it
+            said = f"{name}: {said}"
+        return UnreachableError(options.redacted(said, self._texts))
+
+
+async def _producers(wire: Wire, partitions: Sequence[Any]) -> Any:
+    """Return the producers of each partition; None if the credentials may not ask for them."""
+    from kafka.errors import TopicAuthorizationFailedError
+
+    try:
+        return await wire.producers(partitions)
+    except TopicAuthorizationFailedError:  # a writer need not have READ
+        return None
 
 
 def _describe_requests(ids: Sequence[str], nodes: Mapping[str, int]) -> list[tuple[Any, int]]:

@@ -1,8 +1,8 @@
 """The driver's side of the Kafka sink: ends transactions by their handles, and proves the outcome.
 
 `end_transaction.py` has the table of answers, `broker.py` the wire, `preflight.py` the checks at
-the start, `prefix_owner.py` the guard of the prefix against other jobs. The failpoint here is
-`end-transaction-sent`: the broker has answered, and nobody knows yet.
+the start. The failpoint here is `end-transaction-sent`: the broker has answered, and nobody knows
+yet.
 """
 
 import logging
@@ -19,17 +19,24 @@ from seamark.contracts.sink import (
 )
 from seamark.model import failpoints
 from seamark.sinks.internal.outcomes import Fate
+from seamark.sinks.internal.servers import tell
 from seamark.sinks.kafka import preflight
-from seamark.sinks.kafka.broker import Limits, UnreachableError
+from seamark.sinks.kafka.broker import (
+    BrokerConnection,
+    Described,
+    Limits,
+    UnreachableError,
+)
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import Answer, Description, answer, fate
-from seamark.sinks.kafka.prefix_owner import PrefixOwner
+from seamark.sinks.kafka.missing_markers import MissingMarkers
 from seamark.sinks.kafka.transactional_id import owner, parse
 
 if TYPE_CHECKING:
     from seamark.sinks.kafka.sink import KafkaSink
 
 _log = logging.getLogger(__name__)
+Partition = tuple[str, int]
 
 
 class KafkaCommitter:
@@ -40,25 +47,20 @@ class KafkaCommitter:
         self._context = context
         self._broker = sink.connection()
         self._said: dict[str, str] = {}
-        self._owner: PrefixOwner | None = None
-        if sink.exactly_once and sink.transactional_id_prefix is not None:
-            self._owner = PrefixOwner(
-                self._broker.settings,
-                sink.transactional_id_prefix,
-                context.job_name,
-                context.job_id,
-            )
+        self._owner = owner(context.job_id, context.sink_uid)
+        self._markers = MissingMarkers(self._broker, self._owner, context.sink_uid)
 
     def preflight(self) -> None:
         """See `Committer`."""
-        preflight.check(self._sink, self._context, self._broker)
+        tell(preflight.look(self._sink, self._context, self._broker, start=True), _log)
         self._sink.register_schema(self._context)
-        if self._owner is not None:
-            self._owner.take(f"sink `{self._context.sink_uid}`")
 
     def commit(self, committables: Sequence[KafkaCommittable]) -> Sequence[CommitOutcome]:
         """See `Committer`."""
-        return [fate.of_commit for fate in self._end(committables, commit=True)]
+        fates = self._end(committables, commit=True)
+        if committables and Fate.OPEN not in fates:
+            self._markers.look_if_due()
+        return [fate.of_commit for fate in fates]
 
     def abort(self, committables: Sequence[KafkaCommittable]) -> Sequence[AbortOutcome]:
         """See `Committer`."""
@@ -73,6 +75,7 @@ class KafkaCommitter:
             failpoints.reached("end-transaction-sent")
             if isinstance(found.code, UnreachableError):
                 self._log(committables[i], f"no answer: {found.code}")
+                self._markers.troubled()
                 continue
             before = None
             if not isinstance(found.before, UnreachableError):
@@ -91,6 +94,8 @@ class KafkaCommitter:
                     f"start with {self._sink.transactional_id_prefix!r}",
                 )
             else:
+                if said is Answer.COORDINATOR_MOVED:
+                    self._markers.troubled()
                 _log.debug("%s: EndTxn answers %d", committables[i].handle, found.code)
         described = self._broker.describe([committables[i].transactional_id for i in unproved])
         for i in unproved:
@@ -104,6 +109,10 @@ class KafkaCommitter:
         for committable, proved in zip(committables, fates, strict=True):
             if proved not in (Fate.OPEN, Fate.NOT_PROVED):
                 self._said.pop(committable.transactional_id, None)
+        asked = Fate.COMMITTED if commit else Fate.ABORTED
+        self._markers.ended(
+            committables, [asked if proved is Fate.ENDED_NOW else proved for proved in fates]
+        )
         return fates
 
     def _log(self, committable: KafkaCommittable, what: str) -> None:
@@ -123,13 +132,14 @@ class KafkaCommitter:
     def list_lingering(self) -> Iterable[Lingering[KafkaCommittable]]:
         """See `Committer`. Finds transactions under every prefix ever used by this job and sink.
 
-        Omits a transaction whose end has begun: its outcome stands.
+        Omits a transaction whose end has begun: its outcome stands. In a driver that commits, also
+        writes missing markers.
         """
-        ours = owner(self._context.job_id, self._context.sink_uid)
+        self._markers.look()
         found = {}
         for text in self._broker.open_transactions():
             parsed = parse(text)
-            if parsed is not None and parsed.owner == ours:
+            if parsed is not None and parsed.owner == self._owner:
                 found[text] = parsed
         lingering = []
         for text, state in self._broker.describe(list(found)).items():
@@ -143,24 +153,23 @@ class KafkaCommitter:
     def describe_open(self, committables: Sequence[KafkaCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. Readers with isolation.level read_committed are held up."""
         states = self._broker.describe([c.transactional_id for c in committables])
-        found = [states[c.transactional_id] for c in committables]
-        for state in found:
-            if isinstance(state, UnreachableError):
-                raise state
-        partitions = {at for state in found if isinstance(state, Description)
-                      for at in state.partitions}  # fmt: skip
-        groups = self._broker.group_offsets(partitions)
-        limits = self._broker.read_limits(partitions)
-        return [_facts(state, limits, groups) for state in found]
+        return open_facts(self._broker, [states[c.transactional_id] for c in committables])
 
     def close(self) -> None:
         """See `Committer`."""
-        if self._owner is not None:
-            self._owner.release()
         self._broker.close()
 
 
-Partition = tuple[str, int]
+def open_facts(broker: BrokerConnection, states: Sequence[Described]) -> Sequence[OpenFacts]:
+    """Return the facts of transactions described by `broker`. Raises UnreachableError."""
+    for state in states:
+        if isinstance(state, UnreachableError):
+            raise state
+    partitions = {at for state in states if isinstance(state, Description)
+                  for at in state.partitions}  # fmt: skip
+    groups = broker.group_offsets(partitions)
+    limits = broker.read_limits(partitions)
+    return [_facts(state, limits, groups) for state in states]
 
 
 def _facts(

@@ -28,6 +28,22 @@ from enum import Enum
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.kafka.committable import KafkaCommittable
 
+_GONE = Fate.GONE
+"""An open transaction never expires; an ended id is forgotten after transactional.id.expiration,
+however it ended."""
+_FATES: dict[str, Fate] = {
+    "Ongoing": Fate.OPEN,
+    "PrepareCommit": Fate.COMMITTED,
+    "CompleteCommit": Fate.COMMITTED,
+    "PrepareAbort": Fate.ABORTED,
+    "CompleteAbort": Fate.ABORTED,
+    "PrepareEpochFence": Fate.ABORTED,
+    "Dead": _GONE,
+    # Nothing was ever added to it, as long as the epoch is still the writer's.
+    "Empty": Fate.ABORTED,
+}
+_ENDED_MOVES_EPOCH = {"PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"}
+
 
 class Answer(Enum):
     """The meaning of an error code of EndTxn."""
@@ -73,23 +89,6 @@ class Description:
     started_ms: int = field(default=-1, compare=False)
     timeout_ms: int = field(default=-1, compare=False)
     partitions: tuple[tuple[str, int], ...] = field(default=(), compare=False)
-
-
-_GONE = Fate.GONE
-"""An open transaction never expires; an ended id is forgotten after transactional.id.expiration,
-however it ended."""
-_FATES: dict[str, Fate] = {
-    "Ongoing": Fate.OPEN,
-    "PrepareCommit": Fate.COMMITTED,
-    "CompleteCommit": Fate.COMMITTED,
-    "PrepareAbort": Fate.ABORTED,
-    "CompleteAbort": Fate.ABORTED,
-    "PrepareEpochFence": Fate.ABORTED,
-    "Dead": _GONE,
-    # Nothing was ever added to it, as long as the epoch is still the writer's.
-    "Empty": Fate.ABORTED,
-}
-_ENDED_MOVES_EPOCH = {"PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"}
 
 
 def fate(committable: KafkaCommittable, found: Description | None) -> Fate:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from seamark.model.packages import load_driver
+
 _log = logging.getLogger(__name__)
 
 MESSAGE = np.dtype(
@@ -42,6 +44,8 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "conf_set": (_I, [_P, _S, _S, _S, _N]),
     "conf_set_events": (None, [_P, _I]),
     "conf_destroy": (None, [_P]),
+    "conf_dump": (ctypes.POINTER(_S), [_P, ctypes.POINTER(_N)]),
+    "conf_dump_free": (None, [ctypes.POINTER(_S), _N]),
     "new": (_P, [_I, _P, _S, _N]),
     "destroy": (None, [_P]),
     "oauthbearer_set_token": (_I, [_P, _S, ctypes.c_int64, _S, _P, _N, _S, _N]),
@@ -73,6 +77,12 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
 }
 
 
+driver = functools.partial(
+    load_driver, "confluent_kafka", "KafkaSink needs confluent-kafka", "kafka"
+)
+"""Return its module. Raises MissingDependencyError."""
+
+
 @functools.lru_cache(maxsize=1)
 def load() -> Any | None:
     """Return an object with librdkafka's functions as attributes (without their ``rd_kafka_``).
@@ -90,10 +100,21 @@ def load() -> Any | None:
     return library
 
 
-def _open() -> Any:
-    import confluent_kafka
+def settings() -> list[str]:
+    """Return the names of librdkafka's settings; none if it cannot be called directly."""
+    library = load()
+    if library is None:
+        return []
+    conf, count = library.conf_new(), ctypes.c_size_t()
+    dumped = library.conf_dump(conf, ctypes.byref(count))  # name, value, name, value, …
+    names = [dumped[i].decode() for i in range(0, count.value, 2)]
+    library.conf_dump_free(dumped, count)
+    library.conf_destroy(conf)
+    return names
 
-    folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+
+def _open() -> Any:
+    folder = Path(driver().__file__).parent.parent / "confluent_kafka.libs"
     found = sorted(folder.glob("librdkafka-*.so*"))
     if not found:
         raise OSError(f"no librdkafka in {folder}")

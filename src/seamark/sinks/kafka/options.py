@@ -67,6 +67,8 @@ _ADMIN_NAMES = {
     "ssl.key.password": "ssl_password",
     "ssl.crl.location": "ssl_crlfile",
 }
+KNOWN = (*DEFAULTS, *_ALIASES.values(), *_FIXED, *_ADMIN_NAMES, "compression.type", "retries")
+"""Names and aliases of librdkafka's settings, of which it lists no alias by itself."""
 _NOT_FOR_ADMIN = re.compile(
     r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|ssl\.engine\."
     r"|enable\.ssl\.certificate\.verification"

@@ -1,28 +1,26 @@
 """Checks the real brokers before any row is written.
 
-`ask` collects the facts and changes nothing, the rules are pure. `check` raises the first error of
-a start; `inspect` lists every finding.
+`ask` collects the facts and changes nothing, the rules are pure.
 """
 
-from __future__ import annotations
-
-import contextlib
+import difflib
 import logging
 import math
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
-from seamark.model.errors import MissingDependencyError, PreflightError
-from seamark.model.findings import Finding, FindingCode, Severity, errors
+from seamark.model.errors import MissingDependencyError
+from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.model.packages import install_command
-from seamark.sinks.kafka import msk_iam, options, topic_facts
+from seamark.sinks.internal.servers import Findings
+from seamark.sinks.kafka import msk_iam, native_library, options, topic_facts
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
-from seamark.sinks.kafka.prefix_owner import Holder, find_holder, group_of
 from seamark.sinks.kafka.topic_facts import LEAST_IN_SYNC, TopicFacts
-from seamark.sinks.kafka.transactional_id import capped
+from seamark.sinks.kafka.transactional_id import capped, owner, parse
 
 if TYPE_CHECKING:
     from seamark.sinks.kafka.sink import KafkaSink
@@ -32,7 +30,8 @@ _log = logging.getLogger(__name__)
 _WHY_TIMEOUT_S = 3.0
 _LIMIT = "transaction.max.timeout.ms"
 _LOG = "__transaction_state"
-_GROUP_DENIED, _ID_DENIED = 30, 53
+_ID_DENIED = 53
+_NO_SUCH = re.compile(r'No such configuration property: "([^"]+)"')
 TOPIC_APPEARS_S = 5.0
 """How long a broker may not know a topic just created at another broker; longest when busy."""
 
@@ -43,6 +42,7 @@ class BrokerFacts:
 
     refused, unreachable: librdkafka's reasons; if both are "", the other facts are known.
     limits_ms: ``transaction.max.timeout.ms`` of each broker that tells it.
+    others: other jobs' open transactions under the prefix.
     uncommitted: consumer groups that were found beyond an open transaction, and where.
     """
 
@@ -51,26 +51,19 @@ class BrokerFacts:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     limits_ms: tuple[int, ...] = ()
     ids_denied: bool = False
-    group_denied: bool = False
-    holder: Holder | None = None
+    others: tuple[str, ...] = ()
     uncommitted: Mapping[str, str] = field(default_factory=dict)
 
 
-def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> None:
-    """Raise PreflightError for the first error, log warnings; creates and changes nothing."""
-    found = list(_findings(sink, context, ask(sink, context, broker)))
-    for error in errors(found):
-        raise PreflightError(error)
-    for finding in found:
-        _log.log(logging.WARNING if finding.weight is Severity.WARNING else logging.INFO, finding)
+def look(
+    sink: "KafkaSink", context: SinkContext, broker: BrokerConnection, *, start: bool
+) -> Findings:
+    """Yield every finding; creates and changes nothing. Only a `start` does not look for readers of
+    uncommitted rows."""
+    return _findings(sink, context, ask(sink, context, broker, readers=not start))
 
 
-def inspect(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> Iterator[Finding]:
-    """Yield every finding; also looks for another job on the prefix. Changes nothing."""
-    return _findings(sink, context, ask(sink, context, broker, others=True))
-
-
-def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iterator[Finding]:
+def _findings(sink: "KafkaSink", context: SinkContext, facts: BrokerFacts) -> Findings:
     name = f"sink `{context.sink_uid}`"
     if facts.refused or facts.unreachable:  # then nothing else is known
         yield from not_usable(sink, name, facts)
@@ -94,11 +87,11 @@ def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iter
 
 
 def ask(
-    sink: KafkaSink, context: SinkContext, broker: BrokerConnection, *, others: bool = False
+    sink: "KafkaSink", context: SinkContext, broker: BrokerConnection, *, readers: bool = False
 ) -> BrokerFacts:
     """Ask librdkafka and the brokers. Sends only requests that describe, or that a broker refuses
-    after it has checked the permission. `others`: also ask who holds the prefix, and for groups
-    that read uncommitted rows."""
+    after it has checked the permission. `readers`: also ask for groups that read uncommitted rows.
+    """
     if refused := _refused_options(sink, f"sink `{context.sink_uid}`"):
         return BrokerFacts(refused=refused)
     try:
@@ -109,15 +102,15 @@ def ask(
             topics=known,
             limits_ms=_limits_ms(broker),
             ids_denied=_ids_denied(sink, broker),
-            uncommitted=_beyond(broker, known.get(sink.topic or "")) if others else {},
-            **(_group(sink, context, broker) if others else {}),
+            others=_others(sink, context, broker),
+            uncommitted=_beyond(broker, known.get(sink.topic or "")) if readers else {},
         )
     except UnreachableError as error:
         why = _why_unreachable(sink, f"sink `{context.sink_uid}`") or str(error)
         return BrokerFacts(unreachable=options.redacted(why, sink.option_texts))
 
 
-def _refused_options(sink: KafkaSink, name: str) -> str:
+def _refused_options(sink: "KafkaSink", name: str) -> str:
     """Let librdkafka check the settings: it names an unknown one."""
     try:
         import confluent_kafka
@@ -133,11 +126,19 @@ def _refused_options(sink: KafkaSink, name: str) -> str:
     except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
         cause = error.args[0] if error.args else error
         text = cause.str() if hasattr(cause, "str") else str(cause)
-        return options.redacted(text, sink.option_texts)
+        return options.redacted(text, sink.option_texts) + _nearest(text)
     return ""
 
 
-def _why_unreachable(sink: KafkaSink, name: str) -> str:
+def _nearest(refusal: str) -> str:
+    """Return which setting of librdkafka's an unknown one was meant to be, "" if none is near."""
+    unknown = _NO_SUCH.search(refusal)
+    known = [*options.KNOWN, *native_library.settings()]
+    near = difflib.get_close_matches(unknown[1], known, 1) if unknown else []
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _why_unreachable(sink: "KafkaSink", name: str) -> str:
     """Ask librdkafka: it tells a refused password or certificate from an unreachable broker."""
     import confluent_kafka
 
@@ -153,7 +154,7 @@ def _why_unreachable(sink: KafkaSink, name: str) -> str:
     return next((str(error.str()) for error in errors if error.code() in codes), "")
 
 
-def _topics(sink: KafkaSink, broker: BrokerConnection) -> dict[str, TopicFacts]:
+def _topics(sink: "KafkaSink", broker: BrokerConnection) -> dict[str, TopicFacts]:
     """Describe the sink's topic and the log of transactions, which a new cluster lacks."""
     names = [sink.topic] if sink.topic is not None else []
     deadline = time.monotonic() + TOPIC_APPEARS_S
@@ -172,7 +173,7 @@ def _limits_ms(broker: BrokerConnection) -> tuple[int, ...]:
     return tuple(settings[_LIMIT] for settings in told.values() if _LIMIT in settings)
 
 
-def _ids_denied(sink: KafkaSink, broker: BrokerConnection) -> bool:
+def _ids_denied(sink: "KafkaSink", broker: BrokerConnection) -> bool:
     """Ask any broker to end a transaction that does not exist. It checks the permission first. A
     user without it is not shown any transaction either, and would leave its own open."""
     from kafka.protocol.producer.transaction import EndTxnRequest
@@ -184,21 +185,22 @@ def _ids_denied(sink: KafkaSink, broker: BrokerConnection) -> bool:
     return _code(broker, request) == _ID_DENIED
 
 
-def _group(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> dict[str, Any]:
-    """Ask as a member that the group has never seen, and for the group's real members."""
-    from kafka.errors import KafkaError
-    from kafka.protocol.consumer.group import HeartbeatRequest
-
-    group = group_of(sink.transactional_id_prefix or "")
-    probe = HeartbeatRequest(
-        group_id=group, generation_id=-1, member_id="seamark-explain", group_instance_id=None
+def _others(sink: "KafkaSink", context: SinkContext, broker: BrokerConnection) -> tuple[str, ...]:
+    """Return the ids of open transactions under the sink's prefix that are another job's."""
+    prefix = capped(sink.transactional_id_prefix or "")
+    ours = owner(context.job_id, context.sink_uid).partition("-")[0]
+    try:
+        ids = {text: parse(text) for text in broker.open_transactions()}
+    except UnreachableError as error:  # a warning's question must not refuse a start
+        _log.info("the open transactions could not be looked at: %s", error)
+        return ()
+    return tuple(
+        sorted(
+            text
+            for text, made in ids.items()
+            if made and made.prefix == prefix and made.owner.partition("-")[0] != ours
+        )
     )
-    if _code(broker, probe) == _GROUP_DENIED:
-        return {"group_denied": True}
-    holder = None
-    with contextlib.suppress(KafkaError):  # seen again when the job starts
-        holder = find_holder(broker.admin(), group, context.job_id)
-    return {"holder": holder}
 
 
 def _beyond(broker: BrokerConnection, topic: TopicFacts | None) -> dict[str, str]:
@@ -231,7 +233,7 @@ def _code(broker: BrokerConnection, request: Any) -> int:
 # --- rules
 
 
-def not_usable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+def not_usable(sink: "KafkaSink", name: str, facts: BrokerFacts) -> Findings:
     """librdkafka refuses the settings, or no broker answers."""
     if facts.refused:
         yield Finding(
@@ -251,7 +253,7 @@ def not_usable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Findi
         )
 
 
-def topic_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+def topic_unusable(sink: "KafkaSink", name: str, facts: BrokerFacts) -> Findings:
     """The topic is missing, or not this user's to write."""
     topic = facts.topics.get(sink.topic or "")
     if topic is None:
@@ -276,9 +278,9 @@ def topic_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[F
         yield Finding(FindingCode.SV003, name, found, "grant WRITE on it")
 
 
-def transactions_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
-    """The broker refuses transactions open for so long, the user may not open any under the prefix
-    or not keep others off it, or a driver of another job lives under it."""
+def transactions_unusable(sink: "KafkaSink", name: str, facts: BrokerFacts) -> Findings:
+    """The broker refuses transactions open for so long, the user may not open any under the prefix,
+    or another job has some open under it."""
     prefix = sink.transactional_id_prefix or ""
     limit_s = min(facts.limits_ms, default=2**31) / 1000
     if sink.transaction_timeout_s > limit_s:
@@ -296,25 +298,29 @@ def transactions_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Ite
             f"not authorised for transactional ids that begin with {prefix!r}",
             "grant WRITE on them, with the pattern type PREFIXED",
         )
-    if facts.group_denied:
-        found = f"not authorised for the group {group_of(prefix)!r}, which keeps other jobs off"
-        yield Finding(FindingCode.SV003, name, found, "grant READ and DESCRIBE on it")
-    if facts.holder is not None:
-        yield facts.holder.finding(name, prefix)
+    if facts.others:
+        yield Finding(
+            FindingCode.KF002,
+            name,
+            f"another job has open transactions under transactional_id_prefix {prefix!r}, such as "
+            f"{facts.others[0]!r}: neither ends the other's, but if that job runs and writes this "
+            "topic, readers get the rows of both",
+            "see whether it is to run beside this one, and give each a prefix of its own",
+        )
 
 
-def too_few_replicas(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+def too_few_replicas(sink: "KafkaSink", name: str, facts: BrokerFacts) -> Findings:
     """Rows, or the brokers' own record of transactions, are gone with one broker; or they are
     refused because too few replicas are in sync."""
+    if lone := [repr(topic.name) for topic in facts.topics.values() if topic.replicas == 1]:
+        yield Finding(
+            FindingCode.KF006,
+            name,
+            f"partitions with 1 replica, in {', '.join(lone)}: what is committed is gone with the "
+            "disk of one broker",
+            "give each a replication factor of 3 (and min.insync.replicas 2)",
+        )
     for topic in facts.topics.values():
-        if topic.replicas == 1:
-            yield Finding(
-                FindingCode.KF006,
-                name,
-                f"topic {topic.name!r} has partitions with 1 replica: what is committed is gone "
-                "with the disk of one broker",
-                "give it a replication factor of 3 (and min.insync.replicas 2)",
-            )
         least = topic.least_in_sync
         if least is None or topic.error_code:
             continue
@@ -337,7 +343,7 @@ def too_few_replicas(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator
             )
 
 
-def reads_uncommitted(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+def reads_uncommitted(sink: "KafkaSink", name: str, facts: BrokerFacts) -> Findings:
     """A consumer group has gone beyond an open transaction, as no read_committed reader can."""
     for group, where in sorted(facts.uncommitted.items()):
         yield Finding(

@@ -26,6 +26,20 @@ partition below 0 is chosen by librdkafka."""
 
 _SLICE_S = 0.001
 _NO_TOPIC = "create the topic, or mend the column `topic`; a sink creates none"
+REMEDIES = {
+    10: "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
+    "or write smaller rows",
+    29: "grant WRITE and DESCRIBE on the topic to the job's user",
+    3: _NO_TOPIC,
+    -188: _NO_TOPIC,
+    53: "grant WRITE on the transactional ids that begin with transactional_id_prefix",
+    -190: "the topic has fewer partitions than the column `partition` says",
+}
+"""The remedy for an error, by its code (negative: librdkafka's own; else the broker's)."""
+PURGED = (-152, -151)
+"""Codes for the rows of a failed transaction; the reason must be asked for separately."""
+STATE = -172
+"""librdkafka's answer to a call forbidden by the transaction's state, if nothing has failed."""
 
 
 @dataclass(frozen=True)
@@ -172,24 +186,6 @@ def refused(config: ProducerConfig, topic: str | None, count: int, why: str) -> 
     )
 
 
-_REMEDIES = {
-    10: "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
-    "or write smaller rows",
-    29: "grant WRITE and DESCRIBE on the topic to the job's user",
-    3: _NO_TOPIC,
-    -188: _NO_TOPIC,
-    53: "grant WRITE on the transactional ids that begin with transactional_id_prefix",
-    -190: "the topic has fewer partitions than the column `partition` says",
-}
-"""The remedy for an error, by its code (negative: librdkafka's own; else the broker's)."""
-
-
-PURGED = (-152, -151)
-"""Codes for the rows of a failed transaction; the reason must be asked for separately."""
-STATE = -172
-"""librdkafka's answer to a call forbidden by the transaction's state, if nothing has failed."""
-
-
 def explained(code: int, text: str) -> str:
     """Return librdkafka's text for an error, and the remedy if one is known."""
-    return f"{text}; {_REMEDIES[code]}" if code in _REMEDIES else text
+    return f"{text}; {REMEDIES[code]}" if code in REMEDIES else text

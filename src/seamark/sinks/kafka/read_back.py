@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError
-from seamark.sinks.kafka import schema_registry
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.record_batches import LogBatch, batches, decode
+from seamark.sinks.kafka.value_forms import FORMS
 
 if TYPE_CHECKING:
     from seamark.sinks.kafka.sink import KafkaSink
@@ -35,7 +35,8 @@ def read(sink: "KafkaSink", asked: ReadBack, broker: BrokerConnection) -> Iterat
     for number, committable in enumerate(asked.committables):
         writers[committable.producer_id, committable.producer_epoch] = (number,)
         topics |= {*committable.rows}
-    form = _Form(asked.schema, framed=sink.value_format == "avro")
+    value_form = FORMS.get(sink.value_format or "")
+    form = _Form(asked.schema, head_bytes=len(value_form.head(0)) if value_form else 0)
     try:
         leaders = _leaders(broker, sorted(topics))
         stable = {at: limits.stable for at, limits in broker.read_limits([*leaders]).items()}
@@ -73,12 +74,12 @@ class _Form:
     """Makes rows as the sink's writer gets them (`record_columns.as_found`)."""
 
     schema: pa.Schema
-    framed: bool
+    head_bytes: int
 
     def rows(self, records: Any, topic: str) -> pa.RecordBatch:
         values = records.values
-        if self.framed:
-            values = pc.binary_slice(values, schema_registry.FRAME_BYTES)
+        if self.head_bytes:
+            values = pc.binary_slice(values, self.head_bytes)
         columns = {"key": records.keys, "value": values}
         names = self.schema.names
         if "topic" in names:

@@ -3,7 +3,7 @@ and values, and no row becomes a Python object.
 
 Without `value_format` a sink takes the columns of Spark's own Kafka sink, and as that one no other:
 a topic's rows, as Spark reads them, are copied without a select. With it the value is made of
-columns (their schema: `avro_schema.py`). `sink.py` describes the user's settings.
+columns (their schema and bytes: `value_forms.py`). `sink.py` describes the user's settings.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.internal.columns import cast_to_text, check_columns, to_json
 from seamark.sinks.kafka.avro_schema import AvroSchema
+from seamark.sinks.kafka.value_forms import FORMS
 
 ROUTING = ("topic", "partition", "headers")
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -81,12 +82,15 @@ class RecordColumns:
                 expressions.append(f"{quoted(column.name)} AS {role}")
         return expressions
 
-    def avro_schema(self, schema: Schema) -> AvroSchema | None:
-        """Return the Avro schema of the value for a DataFrame of this shape; None unless
-        `value_format` is ``"avro"``."""
-        if self.value_format != "avro":
-            return None
-        return AvroSchema.of(self._parts(schema).value, self.value_schema, self.topic, self.name)
+    def value_text(self, schema: Schema) -> str | None:
+        """Return the schema of the value for a DataFrame of this shape; None if `value_format` is
+        none of a registry's."""
+        return self._text(self._parts(schema).value) if self.value_format in FORMS else None
+
+    def _text(self, columns: Sequence[Column]) -> str:
+        if self.value_schema is not None:
+            return AvroSchema.of(columns, self.value_schema, self.topic, self.name).text
+        return FORMS[self.value_format or ""].schema_of(columns, self.topic, self.name)
 
     def _parts(self, schema: Schema) -> "_Parts":
         by_name: dict[str, Column] = {}
@@ -172,8 +176,10 @@ class RecordColumns:
         check_columns(tuple(columns), f"{self.name}: value", as_json=as_json)
         if as_json:
             return f"CAST({to_json(_struct(columns))} AS BINARY) AS value"
-        avro = AvroSchema.of(columns, self.value_schema, self.topic, self.name)
-        return f"to_avro({_struct(columns)}, {_literal(avro.text)}) AS value"
+        text = self._text(columns)
+        if FORMS[self.value_format].encoding is not None:
+            return f"{_struct(columns)} AS value"
+        return f"to_avro({_struct(columns)}, {_literal(text)}) AS value"
 
     def _named(self, setting: str, name: str, by_name: dict[str, Column]) -> Column:
         if name.lower() not in by_name:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
 from seamark.sinks.internal.columns import not_utf8
-from seamark.sinks.kafka import msk_iam, producer
+from seamark.sinks.kafka import msk_iam, native_library, producer
 from seamark.sinks.kafka.producer import Producer, ProducerConfig, Progress, explained, refused
 
 BAD_HEADER = "a header is null, or its key is, or is not UTF-8; give each a key"
@@ -32,8 +32,7 @@ class RowProducer(Producer):
     by name."""
 
     def __init__(self, config: ProducerConfig) -> None:
-        import confluent_kafka
-
+        confluent_kafka = native_library.driver()
         super().__init__(config)
         self._failure: tuple[int, Any, str | None] | None = None  # rows, first error, its topic
         self._fatal: Any = None

@@ -6,7 +6,7 @@ arithmetic over whole columns, against the limits of librdkafka and of the topic
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.dead_letters import Refusals, RefusedRow, without
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import not_utf8
-from seamark.sinks.kafka import schema_registry, topic_facts
+from seamark.sinks.kafka import topic_facts
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.row_producer import BAD_HEADER, BAD_TOPIC, with_bad_headers
@@ -46,43 +46,36 @@ class SelectiveKafkaWriter(KafkaWriter):
         if self._config.topic is not None:
             # No batch made by librdkafka may be larger than the topic's limit.
             self._config = _capped(self._config, limits_of(self._config, self._config.topic))
-        refused = self._refused(batch)
-        self.write(without(batch, refused))
+        batch, refusals = self.encoded(batch)
+        refused = self._refused(batch, refusals)
+        self.write_encoded(without(batch, refused))
         return refused
 
-    def _refused(self, batch: pa.RecordBatch) -> list[RefusedRow]:
-        reasons: dict[int, str] = {}
-
-        def refuse(bad: Any, reason: Callable[[int], str]) -> None:
-            for index in np.flatnonzero(bad).tolist():
-                reasons.setdefault(index, reason(index))
-
+    def _refused(self, batch: pa.RecordBatch, refused: Refusals) -> list[RefusedRow]:
         sizes = _sizes(batch)
-        if self._schema_id is not None:
-            sizes += schema_registry.FRAME_BYTES
-        refuse(with_bad_headers(batch), lambda _: BAD_HEADER)
+        if self._form is not None:
+            sizes += len(self._form.head(0))
+        refused.add(with_bad_headers(batch), BAD_HEADER)
         if self._config.topic is None:
             topics = batch.column("topic")
-            refuse(bad := not_utf8(topics), lambda _: BAD_TOPIC)
+            refused.add(bad := not_utf8(topics), BAD_TOPIC)
             topics = pc.if_else(bad, None, topics)
             batch = batch.set_column(batch.schema.get_field_index("topic"), "topic", topics)
         partitions = None
         if "partition" in batch.schema.names:
             partitions = batch.column("partition").fill_null(0).to_numpy(zero_copy_only=False)
-            refuse(partitions < 0, lambda i: f"the column `partition` is {partitions[i]}")
+            refused.add(partitions < 0, lambda i: f"the column `partition` is {partitions[i]}")
         for topic, of_topic in self._topics(batch):
             if not topic:
                 found = "null" if topic is None else "empty"
-                reason = f"the row has no topic: the column `topic` is {found}"
-                refuse(of_topic, lambda _, reason=reason: reason)  # type: ignore[misc]
+                refused.add(of_topic, f"the row has no topic: the column `topic` is {found}")
                 continue
             limits = limits_of(self._config, topic)
             if limits.error_code:
-                reason = _refusal(limits)
-                refuse(of_topic, lambda _, reason=reason: reason)  # type: ignore[misc]
+                refused.add(of_topic, _refusal(limits))
                 continue
             limit = _row_limit(self._config, limits)
-            refuse(
+            refused.add(
                 of_topic & (sizes > limit),
                 lambda i, topic=topic, limit=limit: (  # type: ignore[misc]
                     f"key, value and headers have {sizes[i]} bytes, and a row of topic {topic!r} "
@@ -90,14 +83,14 @@ class SelectiveKafkaWriter(KafkaWriter):
                 ),
             )
             if partitions is not None:
-                refuse(
+                refused.add(
                     of_topic & (partitions >= limits.partitions),
                     lambda i, limits=limits: (  # type: ignore[misc]
                         f"the column `partition` is {partitions[i]}, and the topic has "
                         f"{limits.partitions}"
                     ),
                 )
-        return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
+        return refused.rows()
 
     def _topics(self, batch: pa.RecordBatch) -> list[tuple[str | None, Any]]:
         """Return each topic of the rows, with a mask of its rows."""

@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from seamark.api.checks import one_of
 from seamark.contracts import places
 from seamark.contracts.dead_letters import dead_letters_as_json
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.model import schema_registry
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode
@@ -21,11 +23,11 @@ from seamark.model.schema import Schema
 from seamark.sinks.internal.servers import shown
 from seamark.sinks.kafka import (
     avro_schema,
+    java_client,
     options,
     preflight,
     read_back,
     record_columns,
-    schema_registry,
 )
 from seamark.sinks.kafka import committable as committables
 from seamark.sinks.kafka.broker import BrokerConnection
@@ -34,9 +36,15 @@ from seamark.sinks.kafka.committer import KafkaCommitter
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from seamark.sinks.kafka.record_columns import RecordColumns
+from seamark.sinks.kafka.schema_registry import register
 from seamark.sinks.kafka.selective_writer import SelectiveKafkaWriter
 from seamark.sinks.kafka.transactional_id import capped, owner
+from seamark.sinks.kafka.value_forms import FORMS, ValueForm
 from seamark.sinks.kafka.writer import KafkaWriter
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_FORMATS = " or ".join(map(repr, ("json", *FORMS)))
+_LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
 
 
 def no_prefix(sink: str, prefix: object) -> Finding:
@@ -60,6 +68,8 @@ def timeout_too_short(sink: "KafkaSink", context: SinkContext) -> Iterator[Findi
     found_s, needed_s = sink.transaction_timeout_s, sum(needed.values())
     if not math.isinf(needed_s) and found_s <= needed_s:
         parts = " + ".join(f"{name} {value:g}s" for name, value in needed.items())
+        minutes = int(needed_s // 60) + 1
+        line = "spool=True" if minutes > 15 else f'transaction_timeout="{minutes}min"'
         yield Finding(
             FindingCode.KF004,
             f"sink `{context.sink_uid}`",
@@ -67,12 +77,14 @@ def timeout_too_short(sink: "KafkaSink", context: SinkContext) -> Iterator[Findi
             "broker would abort the rows of an epoch that is decided later",
             f"raise transaction_timeout above {needed_s:g}s (and the broker's "
             "transaction.max.timeout.ms, 15min by default), lower CheckpointConfig timeout, or "
-            "give KafkaSink spool=True",
+            f"give KafkaSink spool=True: KafkaSink(…, {line}), or of write_stream "
+            f".option({', '.join(_as_option(line))})",
         )
 
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
+def _as_option(argument: str) -> list[str]:
+    name, _, value = argument.partition("=")
+    return [f'"{name}"', "True" if value == "True" else value]
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,11 +98,11 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
 
     `key`: the key's column: string, binary, or a whole number, decimal, boolean or date as text.
     Several columns make a JSON object.
-    `value_format`: ``"json"`` or ``"avro"``: the value is an object of the columns named by
-    `value`. Without `value` it holds all columns but `key` (unless `key=` is given), `topic`,
-    `partition` and `headers`, and these keep their meaning. Without a format `value` may name one
-    string or binary column.
-    `schema_registry`: for ``"avro"``: settings of Confluent's registry client, e.g.
+    `value_format`: ``"json"``, or by a registry ``"avro"``, ``"protobuf"`` or ``"json-schema"``:
+    the value is an object of the columns named by `value`. Without `value` it holds all columns but
+    `key` (unless `key=` is given), `topic`, `partition` and `headers`, and these keep their
+    meaning. Without a format `value` may name one string or binary column.
+    `schema_registry`: for those: settings of Confluent's registry client, e.g.
     ``{"url": "http://host:8081"}`` (credentials are never shown). The sink registers the schema at
     the start, as ``<topic>-value``.
     `value_schema`: for ``"avro"``: the schema as JSON text; by default made from the columns.
@@ -117,7 +129,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     producer_options: Mapping[str, object] = field(default_factory=dict)
     key: str | Sequence[str] = ()
     value: str | Sequence[str] = ()
-    value_format: Literal["json", "avro"] | None = None
+    value_format: Literal["json", "avro", "protobuf", "json-schema"] | None = None
     value_schema: str | None = None
     schema_registry: Mapping[str, Any] | None = None
     spool: bool = False
@@ -143,11 +155,11 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
                 f"{name}: topic is {self.topic!r}, which is no name of a Kafka topic: use letters, "
                 "digits, '.', '_' and '-', at most 249 of them"
             )
-        if self.delivery_guarantee not in ("exactly-once", "at-least-once"):
-            raise ConfigurationError(
-                f"{name}: delivery_guarantee is {self.delivery_guarantee!r}; "
-                "give 'exactly-once' or 'at-least-once'"
-            )
+        one_of(
+            self.delivery_guarantee,
+            ("exactly-once", "at-least-once"),
+            f"{name}: delivery_guarantee",
+        )
         if self.delivery_guarantee == "exactly-once":
             prefix = self.transactional_id_prefix
             if not isinstance(prefix, str) or not prefix.strip():
@@ -175,33 +187,33 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
 
     def _check_format(self) -> None:
         name, format_ = self._name, self.value_format
-        if format_ not in (None, "json", "avro"):
+        if format_ not in (None, "json", *FORMS):
             raise ConfigurationError(
-                f"{name}: value_format is {format_!r}; give 'json' or 'avro', or leave it out and "
-                "select a column `value`"
+                f"{name}: value_format is {format_!r}; give {_FORMATS}, or leave it out and select "
+                "a column `value`"
             )
         if format_ is None and len(self.value) > 1:
             raise ConfigurationError(
                 f"{name}: value names the columns {', '.join(self.value)}, and value_format is "
                 'None; give value_format="json" or "avro" to make one value of them'
             )
-        if format_ == "avro":
+        if format_ in FORMS:
             if self.topic is None:
                 raise ConfigurationError(
-                    f"{name}: value_format is 'avro' and topic is None; give topic=, after which "
-                    "the schema is named at the registry"
+                    f"{name}: value_format is {format_!r} and topic is None; give topic=, after "
+                    "which the schema is named at the registry"
                 )
-            registry = schema_registry.checked(self.schema_registry, name)
+            registry = schema_registry.checked(self.schema_registry, name, format_)
             object.__setattr__(self, "schema_registry", registry)
-            if self.value_schema is not None:
-                avro_schema.check_text(self.value_schema, name)
-            return
-        for setting in ("schema_registry", "value_schema"):
-            if getattr(self, setting) is not None:
+        for_formats = {"schema_registry": tuple(FORMS), "value_schema": ("avro",)}
+        for setting, formats in for_formats.items():
+            if getattr(self, setting) is not None and format_ not in formats:
                 raise ConfigurationError(
                     f"{name}: {setting} is given and value_format is {format_!r}; it is for "
-                    'value_format="avro" only: leave it out'
+                    f"{' and '.join(formats)} only: leave it out"
                 )
+        if self.value_schema is not None:
+            avro_schema.check_text(self.value_schema, name)
 
     @property
     def _name(self) -> str:
@@ -284,7 +296,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
         with contextlib.closing(self.connection()) as broker:
-            return list(preflight.inspect(self, context, broker))
+            return list(preflight.look(self, context, broker, start=False))
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: as readers on read_committed do."""
@@ -301,7 +313,12 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
 
     def _producing(
         self, context: WriterContext
-    ) -> tuple[ProducerConfig, Callable[[ProducerConfig, bool], ProducerPool], int | None]:
+    ) -> tuple[
+        ProducerConfig,
+        Callable[[ProducerConfig, bool], ProducerPool],
+        ValueForm | None,
+        int | None,
+    ]:
         prefix = self.transactional_id_prefix if self.exactly_once else None
 
         def pool(config: ProducerConfig, by_row: bool) -> ProducerPool:
@@ -316,7 +333,19 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
             )
 
         schema_id = self._schema_ids.get((context.job_id, context.sink_uid))
-        return self.producer_settings(f"sink `{context.sink_uid}`"), pool, schema_id
+        form = FORMS.get(self.value_format or "")
+        return self.producer_settings(f"sink `{context.sink_uid}`"), pool, form, schema_id
+
+    def jvm_writer(self, job_id: str, sink_uid: str, generation: int) -> Mapping[str, Any] | None:
+        """See `JvmWrittenSink`. A subclass may write in its own way, so it stays with Python."""
+        if type(self) is not KafkaSink:
+            return None
+        return java_client.description(self, job_id, sink_uid, generation)
+
+    def jvm_committable(self, transaction: Mapping[str, Any]) -> KafkaCommittable:
+        """See `JvmWrittenSink`."""
+        rows = {int(partition): count for partition, count in transaction["rows"].items()}
+        return KafkaCommittable(**{**transaction, "rows": {self.topic or "": rows}})
 
     def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
         """See `DeadLetterFormat`: the key is the uid of the sink that refused the row, the value is
@@ -325,9 +354,10 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
             raise ConfigurationError(
                 f"{self._name} has no topic=, and a dead letter names none; give it one"
             )
-        if self.value_format == "avro":
+        if self.value_format in FORMS:
             raise ConfigurationError(
-                f"{self._name}: value_format is 'avro', and dead letters are JSON; leave it out"
+                f"{self._name}: value_format is {self.value_format!r}, and dead letters are plain "
+                "JSON; leave it out"
             )
         return pa.record_batch(
             {
@@ -337,13 +367,14 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         )
 
     def register_schema(self, context: SinkContext) -> None:
-        """Register the Avro schema of the values, if there is one, and keep its id for the tasks.
+        """Register the schema of the values, if there is one, and keep its id for the tasks.
         Called by the committer's preflight. Raises PreflightError."""
-        schema = self._columns.avro_schema(context.schema)
-        if schema is None or self.schema_registry is None:
+        text = self._columns.value_text(context.schema)
+        if text is None or self.schema_registry is None:
             return
-        self._schema_ids[context.job_id, context.sink_uid] = schema_registry.register(
-            schema, f"{self.topic}-value", self.schema_registry, f"sink `{context.sink_uid}`"
+        kind, subject = FORMS[self.value_format or ""].kind, f"{self.topic}-value"
+        self._schema_ids[context.job_id, context.sink_uid] = register(
+            text, kind, subject, self.schema_registry, f"sink `{context.sink_uid}`"
         )
 
     def producer_settings(self, name: str) -> ProducerConfig:

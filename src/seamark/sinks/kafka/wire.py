@@ -6,13 +6,10 @@ other requests, many at once on one connection: its connection manager and its c
 and are not promised to stay.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from seamark.model.packages import load_driver
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -33,17 +30,6 @@ def open_admin(settings: Mapping[str, Any], *, request_timeout_s: float, **more:
             admin.close()
         raise
     return admin
-
-
-def forget_coordinators(admin: Any, keys: Sequence[str], *, groups: bool) -> Any:
-    """Let a client ask anew for coordinators, of consumer groups or else of transactional ids: it
-    never forgets one, and a coordinator may move. Return their kind."""
-    from kafka.protocol.metadata import CoordinatorType
-
-    kind = CoordinatorType.GROUP if groups else CoordinatorType.TRANSACTION
-    for key in keys:
-        admin._manager.cluster._coordinators.pop((kind, key), None)
-    return kind
 
 
 class Wire:
@@ -83,7 +69,11 @@ class Wire:
 
     async def coordinators(self, keys: Sequence[str], *, groups: bool = False) -> dict[str, int]:
         """Ask for the coordinator's node of transactional ids, or of consumer groups."""
-        kind = forget_coordinators(self._admin, keys, groups=groups)
+        from kafka.protocol.metadata import CoordinatorType
+
+        kind = CoordinatorType.GROUP if groups else CoordinatorType.TRANSACTION
+        for key in keys:  # the client never forgets one, and a coordinator may move
+            self._manager.cluster._coordinators.pop((kind, key), None)
         return dict(await self._admin._find_coordinator_ids(list(keys), key_type=kind))
 
     async def offsets(self, asked: Mapping[Any, Any], isolation: str) -> Any:
@@ -93,6 +83,18 @@ class Wire:
     async def producers(self, partitions: Sequence[Any]) -> Any:
         """Return the producers that have written to each partition lately."""
         return await self._admin._async_describe_producers(list(partitions))
+
+    async def write_marker(self, at: Any, **marker: Any) -> int:
+        """Write a transaction's marker into one partition; return the leader's error code."""
+        from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
+
+        kind = WriteTxnMarkersRequest.WritableTxnMarker
+        topics = [kind.WritableTxnMarkerTopic(name=at.topic, partition_indexes=[at.partition])]
+        (leader,) = await self._admin._async_get_leader_for_partitions([at])
+        answer = await self._manager.send(
+            WriteTxnMarkersRequest(markers=[kind(topics=topics, **marker)]), node_id=leader
+        )
+        return int(answer.markers[0].topics[0].partitions[0].error_code)
 
     async def group_offsets(self, partitions: Sequence[Any]) -> dict[str, Any]:
         """Return, by consumer group, the offset that it has committed in each partition; -1 for
@@ -105,62 +107,3 @@ class Wire:
             group: {at: committed.offset for at, committed in offsets.items()}
             for group, offsets in answers.items()
         }
-
-
-class Membership:
-    """A member of a group, with a protocol of its own that assigns nothing; it joins in the
-    background, and joins again, until its `admin` is closed. That one serves it alone, and its
-    client id names the member."""
-
-    def __init__(self, admin: Any, group: str, session_timeout_s: float) -> None:
-        from kafka.coordinator.base import BaseCoordinator
-
-        class Member(BaseCoordinator):  # type: ignore[misc]
-            def protocol_type(self) -> str:
-                return "seamark"
-
-            def group_protocols(self) -> list[tuple[str, bytes]]:
-                return [("seamark-prefix", b"")]
-
-            def _perform_assignment(self, leader_id: str, protocol: str, members: Any) -> Any:
-                return {member.member_id: b"" for member in members}
-
-        timeout_ms = int(session_timeout_s * 1000)
-        self._manager, self._group = admin._manager, group
-        self._member = Member(
-            admin._client,
-            group_id=group,
-            session_timeout_ms=timeout_ms,
-            max_poll_interval_ms=timeout_ms,
-            heartbeat_interval_ms=timeout_ms * 3 // 10,
-        )
-        self._manager.call_soon(self._stay)
-
-    async def _stay(self) -> None:
-        while True:
-            try:
-                await self._member.ensure_active_group_async()
-                self._member.poll_heartbeat()
-            except Exception as error:  # the brokers may be away for long: never give up
-                _log.debug("group %s: %s", self._group, error)
-            await self._manager._net.sleep(1)
-
-    def stop(self) -> None:
-        """Send no more heartbeats; the client may then be closed, which the library would call an
-        error of its heartbeats otherwise. Raises KafkaError."""
-
-        async def stopped() -> None:
-            self._member._close_heartbeat()
-            if (heartbeats := self._member._heartbeat_loop_future) is not None:
-                await self._manager.wait_for(heartbeats, 1000)
-
-        self._manager.run(stopped)
-
-    def leave(self, other: Any) -> None:
-        """Leave the group, by the admin client `other`, once the member's own is closed. Raises
-        KafkaError."""
-        from kafka.admin import MemberToRemove
-
-        if member_id := self._member.group_metadata().member_id:
-            leaving = MemberToRemove(member_id=member_id, reason="the job ends")
-            other.remove_group_members(self._group, [leaving])

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from seamark.contracts.dead_letters import Refusals
 from seamark.contracts.read_back import Targets
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
+from seamark.model.errors import WriteRefusedError
 from seamark.model.ignored import ignored
 from seamark.sinks.kafka import record_columns, schema_registry
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.producer import ProducerConfig, flush
 from seamark.sinks.kafka.producer_pool import Lease, ProducerPool
+from seamark.sinks.kafka.value_forms import ValueForm
 
 _ABORT_TIMEOUT_S = 6.0
 _IDENTITY_TIMEOUT_S = 10.0
@@ -30,13 +33,27 @@ class KafkaWriter:
     _context: WriterContext
     _config: ProducerConfig
     _pool_for: Callable[[ProducerConfig, bool], ProducerPool]
+    _form: ValueForm | None = None
     _schema_id: int | None = None
     _pool: ProducerPool | None = None
     _lease: Lease | None = None
     _open_at_broker: bool = False
+    _encoded: tuple[pa.RecordBatch, pa.RecordBatch] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `CommittingWriter`."""
+        """See `CommittingWriter`. Refuses them all for a row that its format cannot hold."""
+        made, refusals = self.encoded(batch)
+        if refused := refusals.rows():
+            raise WriteRefusedError(f"{self._config.sink}: {refused[0].reason}")
+        self._encoded = batch, made
+        self.write_encoded(made)
+
+    def encoded(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Refusals]:
+        """Return the rows with values that are bytes, and those that cannot be."""
+        return (batch, Refusals()) if self._form is None else self._form.encoded(batch)
+
+    def write_encoded(self, batch: pa.RecordBatch) -> None:
+        """Write rows whose values are bytes."""
         if batch.num_rows == 0:
             return
         if self._lease is None:
@@ -44,8 +61,8 @@ class KafkaWriter:
             self._pool = self._pool_for(self._config, bool(names & {"topic", "headers"}))
             self._lease = self._pool.take(self._context.epoch, self._context.settled_epoch)
             self._lease.producer.begin()
-        if self._schema_id is not None:
-            values = schema_registry.framed(batch.column("value"), self._schema_id)
+        if self._form is not None and self._schema_id is not None:
+            values = schema_registry.framed(batch.column("value"), self._form.head(self._schema_id))
             batch = batch.set_column(batch.schema.get_field_index("value"), "value", values)
         self._lease.producer.produce(batch)
         self._acknowledged()
@@ -62,7 +79,9 @@ class KafkaWriter:
 
     def as_found(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See `AccountableWriter`."""
-        return record_columns.as_found(batch)
+        known, self._encoded = self._encoded, None
+        made = known[1] if known and known[0] is batch else self.encoded(batch)[0]
+        return record_columns.as_found(made)
 
     def prepare_commit(self) -> Sequence[KafkaCommittable]:
         """See `CommittingWriter`."""

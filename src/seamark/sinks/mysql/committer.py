@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.model import failpoints
+from seamark.sinks.internal.committers import ConnectedCommitter, closed_by_errors, not_committed
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import ConnectedCommitter, closed_by_errors, not_committed
 from seamark.sinks.mysql import connection as server
-from seamark.sinks.mysql import ledger, preflight, stage
+from seamark.sinks.mysql import ledger, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
 
 if TYPE_CHECKING:
@@ -29,21 +29,15 @@ _SLOWEST_MOVE_ROWS_PER_S = 5_000
 _PRUNE_EVERY_EPOCHS = 100
 
 
-class MySQLCommitter(ConnectedCommitter):
+class MySQLCommitter(ConnectedCommitter["MySQLSink"]):
     """See `Committer`."""
 
     def __init__(self, sink: "MySQLSink", context: SinkContext) -> None:
-        super().__init__(context.sink_uid, sink.describe(), _log)
-        self._sink = sink
-        self._context = context
+        super().__init__(sink, context, _log)
         self._address = sink.address
         self._owner = owner_of(context.job_id, context.sink_uid)
         self._timeout_s = 0.0
         self._pruned = 0
-
-    def preflight(self) -> None:
-        """See `Committer`. Creates the ledger, and a missing table if the sink is asked to."""
-        preflight.check(self._sink, self._context, self._name)
 
     def commit(self, committables: Sequence[MySQLCommittable]) -> Sequence[CommitOutcome]:
         """See `Committer`. The stages of one call become visible together, XA transactions one

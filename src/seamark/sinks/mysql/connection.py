@@ -5,7 +5,7 @@ has a deadline on every wait. PyMySQL's messages never hold the password; `Addre
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.ignored import ignored
 from seamark.model.packages import load_driver
 from seamark.model.schema import quoted as quoted
+from seamark.sinks.internal import servers
 from seamark.sinks.internal.servers import split_url, url_options
 
 CONNECT_TIMEOUT_S = 5
@@ -45,19 +46,10 @@ _LASTING = frozenset({1054, 1136, 1142, 1143, 1305, 1360, 1370})
 
 
 @dataclass(frozen=True)
-class Address:
+class Address(servers.Address):
     """The server's address, and the user to connect as."""
 
-    host: str
-    port: int
-    user: str
-    password: str = field(repr=False)
-    database: str
-    options: tuple[tuple[str, str | bool], ...] = ()
-    timeout_s: float = 20.0
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+    database: str = ""
 
 
 def parse_url(url: object, sink: str) -> Address:
@@ -72,14 +64,8 @@ def parse_url(url: object, sink: str) -> Address:
         raise ConfigurationError(f"{sink}: url names no database after the host; {form}")
     if not parts.username:
         raise ConfigurationError(f"{sink}: url names no user; {form}")
-    return Address(
-        host=parts.hostname or "localhost",
-        port=parts.port or 3306,
-        user=unquote(parts.username),
-        password=unquote(parts.password or ""),
-        database=database,
-        options=url_options(parts.query, sink, _OPTIONS),
-    )
+    options = url_options(parts.query, sink, _OPTIONS)
+    return Address.of(parts, 3306, options=options, database=database)
 
 
 driver = partial(load_driver, "pymysql", "MySQLSink needs PyMySQL", "mysql")

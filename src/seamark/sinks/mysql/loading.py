@@ -21,6 +21,8 @@ from seamark.sinks.internal.columns import pieces
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql.table import TableColumn
 
+_INSERT_BYTES = 1 << 20
+
 
 def load_data_text(batch: pa.RecordBatch) -> memoryview:
     """Return the rows in the format of LOAD DATA: fields separated by commas, each row ended by a
@@ -95,9 +97,6 @@ def _around(before: bytes, column: pa.LargeBinaryArray, after: bytes) -> pa.Larg
 
 def _bytes(value: bytes) -> pa.Scalar:
     return pa.scalar(value, pa.large_binary())
-
-
-_INSERT_BYTES = 1 << 20
 
 
 class Loader:

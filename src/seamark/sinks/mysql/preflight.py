@@ -1,10 +1,7 @@
 """Checks the real server before any row is written.
 
-`ask_…` collect the facts and change nothing, the rules (`…_findings`) are pure. `check` raises the
-first error of a start, and makes what the job needs; `look` yields every finding.
+`ask_…` collect the facts and change nothing, the rules (`…_findings`) are pure.
 """
-
-from __future__ import annotations
 
 import contextlib
 import logging
@@ -19,7 +16,7 @@ from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.model.schema import Schema
 from seamark.sinks.internal.changes import target_columns
-from seamark.sinks.internal.servers import tell
+from seamark.sinks.internal.servers import Findings, quicker
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, table
 from seamark.sinks.mysql.committable import owner_of, stage_prefix
@@ -57,47 +54,39 @@ class TableFacts:
     indexes: tuple[UniqueIndex, ...] = ()
 
 
-def check(sink: MySQLSink, context: SinkContext, name: str) -> None:
-    """Raise PreflightError for the first error, log warnings. Creates the ledger, and a missing
-    table if the sink may."""
+def look(sink: "MySQLSink", context: SinkContext, name: str, *, start: bool) -> Findings:
+    """Yield every finding. A `start` creates the ledger, and a missing table if the sink may.
+    Raises PreflightError without an answer."""
     schema = target_columns(context.schema, sink.op)
     with _connected(sink, name) as connection:
-        facts = ask_server(connection, sink)
-        tell(server_findings(sink, name, facts), _log)
-        if not facts.infile:
-            _log.info("%s: local_infile is off, so rows go by INSERT, which is slower; set "
-                      "local_infile=1 at the server", name)  # fmt: skip
-        ledger.prepare(connection, sink.address.database)
-        kept = ask_table(connection, sink, ledger.TABLE)
-        tell(engine_findings(sink, ledger.TABLE, name, kept), _log)
-        found = ask_table(connection, sink, sink.table)
-        if not found.engine and sink.create_table and schema:
-            server.execute(connection, (made := _statement(sink, schema, facts)))
-            _log.info("%s: made the table: %s", name, made)
-            found = ask_table(connection, sink, sink.table)
-        tell(table_findings(sink, schema, name, facts, found), _log)
-        _try_insert(connection, sink, schema)
-        if sink.mode != "xa":
-            _try_stage(connection, sink, context)
-
-
-def look(sink: MySQLSink, context: SinkContext, name: str) -> Iterator[Finding]:
-    """Yield every finding; changes nothing. Raises PreflightError without an answer."""
-    schema = target_columns(context.schema, sink.op)
-    with _connected(sink, name) as connection:
-        facts = ask_server(connection, sink)
+        facts = ask_server(connection)
         yield from server_findings(sink, name, facts)
         found = ask_table(connection, sink, sink.table)
-        if not found.engine and sink.create_table:
+        if start:
+            if not facts.infile:
+                _log.info("%s: local_infile is off, so rows go by INSERT, which is slower; set "
+                          "local_infile=1 at the server", name)  # fmt: skip
+            ledger.prepare(connection, sink.address.database)
+            kept = ask_table(connection, sink, ledger.TABLE)
+            yield from engine_findings(sink, ledger.TABLE, name, kept)
+            if not found.engine and sink.create_table and schema:
+                server.execute(connection, (made := _statement(sink, schema, facts)))
+                _log.info("%s: made the table: %s", name, made)
+                found = ask_table(connection, sink, sink.table)
+        elif sink.mode == "staged" and not facts.galera and not facts.unlisted:
+            yield quicker(name, "this user may end XA transactions", "xa")
+        if not start and not found.engine and sink.create_table:
             return
         of_table = list(table_findings(sink, schema, name, facts, found))
         yield from of_table
         if not errors(of_table):
             _try_insert(connection, sink, schema)
+        if start and sink.mode != "xa":
+            _try_stage(connection, sink, context)
 
 
 @contextlib.contextmanager
-def _connected(sink: MySQLSink, name: str) -> Iterator[Any]:
+def _connected(sink: "MySQLSink", name: str) -> Iterator[Any]:
     driver_errors = server.driver().MySQLError
     address = sink.address
     try:
@@ -126,7 +115,7 @@ def _connected(sink: MySQLSink, name: str) -> Iterator[Any]:
 # --- facts
 
 
-def ask_server(connection: Any, sink: MySQLSink) -> ServerFacts:
+def ask_server(connection: Any) -> ServerFacts:
     """Return the server's settings."""
     ((version, flush, sync, infile),) = server.rows(
         connection,
@@ -135,16 +124,15 @@ def ask_server(connection: Any, sink: MySQLSink) -> ServerFacts:
     )
     galera = server.rows(connection, "SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
     unlisted = ""
-    if sink.mode == "xa":
-        try:
-            server.prepared_xids(connection)
-        except server.driver().MySQLError as error:
-            unlisted = str(error)
+    try:
+        server.prepared_xids(connection)
+    except server.driver().MySQLError as error:
+        unlisted = str(error)
     in_cluster = bool(galera) and str(galera[0][1]).upper() == "ON"
     return ServerFacts(str(version), int(flush), int(sync), bool(int(infile)), in_cluster, unlisted)
 
 
-def ask_table(connection: Any, sink: MySQLSink, name: str) -> TableFacts:
+def ask_table(connection: Any, sink: "MySQLSink", name: str) -> TableFacts:
     """Describe a table of the sink's database."""
     database = sink.address.database
     return TableFacts(
@@ -154,7 +142,7 @@ def ask_table(connection: Any, sink: MySQLSink, name: str) -> TableFacts:
     )
 
 
-def _try_insert(connection: Any, sink: MySQLSink, schema: Schema) -> None:
+def _try_insert(connection: Any, sink: "MySQLSink", schema: Schema) -> None:
     """Let the server check the privilege; inserts nothing."""
     if not schema:
         return
@@ -164,7 +152,7 @@ def _try_insert(connection: Any, sink: MySQLSink, schema: Schema) -> None:
     server.execute(connection, f"INSERT INTO {into} ({names}) SELECT {nulls} FROM DUAL WHERE FALSE")
 
 
-def _try_stage(connection: Any, sink: MySQLSink, context: SinkContext) -> None:
+def _try_stage(connection: Any, sink: "MySQLSink", context: SinkContext) -> None:
     """Create and drop a stage. Without a comment it belongs to no transaction."""
     database = sink.address.database
     owner = owner_of(context.job_id, context.sink_uid)
@@ -180,7 +168,7 @@ def _try_stage(connection: Any, sink: MySQLSink, context: SinkContext) -> None:
 # --- rules
 
 
-def server_findings(sink: MySQLSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+def server_findings(sink: "MySQLSink", name: str, facts: ServerFacts) -> Findings:
     """The server is too old, may lose confirmed rows, or has no XA transactions for this user."""
     kind = "MariaDB" if "mariadb" in facts.version.lower() else "MySQL"
     if table.version_of(facts.version) < _OLDEST[kind]:
@@ -210,7 +198,7 @@ def server_findings(sink: MySQLSink, name: str, facts: ServerFacts) -> Iterator[
         yield Finding(FindingCode.SV003, name, found, remedy)
 
 
-def engine_findings(sink: MySQLSink, of: str, name: str, facts: TableFacts) -> Iterator[Finding]:
+def engine_findings(sink: "MySQLSink", of: str, name: str, facts: TableFacts) -> Findings:
     """The table `of` has no transactions."""
     if facts.engine.lower() != "innodb":
         yield Finding(
@@ -223,8 +211,8 @@ def engine_findings(sink: MySQLSink, of: str, name: str, facts: TableFacts) -> I
 
 
 def table_findings(
-    sink: MySQLSink, schema: Schema, name: str, server_facts: ServerFacts, facts: TableFacts
-) -> Iterator[Finding]:
+    sink: "MySQLSink", schema: Schema, name: str, server_facts: ServerFacts, facts: TableFacts
+) -> Findings:
     """The target is missing, has no transactions, or does not fit the rows or their keys."""
     if not facts.engine:
         how = f": {_statement(sink, schema, server_facts)}" if schema else ""
@@ -239,8 +227,8 @@ def table_findings(
 
 
 def column_findings(
-    sink: MySQLSink, schema: Schema, name: str, server_facts: ServerFacts, facts: TableFacts
-) -> Iterator[Finding]:
+    sink: "MySQLSink", schema: Schema, name: str, server_facts: ServerFacts, facts: TableFacts
+) -> Findings:
     """A column is missing, would alter values or take two keys for one, or must be given and is
     not."""
     unfit = partial(Finding, FindingCode.SV005, name)
@@ -278,9 +266,7 @@ def column_findings(
             )
 
 
-def key_findings(
-    sink: MySQLSink, schema: Schema, name: str, facts: TableFacts
-) -> Iterator[Finding]:
+def key_findings(sink: "MySQLSink", schema: Schema, name: str, facts: TableFacts) -> Findings:
     """No unique index has exactly the keys, or another one would overwrite rows too."""
     unfit = partial(Finding, FindingCode.SV005, name)
     keys, shown = {key.lower() for key in sink.keys}, ", ".join(sink.keys)
@@ -305,10 +291,10 @@ def key_findings(
             )
 
 
-def _target(sink: MySQLSink) -> str:
+def _target(sink: "MySQLSink") -> str:
     return server.quoted(sink.address.database, sink.table)
 
 
-def _statement(sink: MySQLSink, schema: Schema, facts: ServerFacts) -> str:
+def _statement(sink: "MySQLSink", schema: Schema, facts: ServerFacts) -> str:
     database = sink.address.database
     return table.create_statement(database, sink.table, schema, sink.keys, facts.version)

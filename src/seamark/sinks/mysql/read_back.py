@@ -13,7 +13,7 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.epoch_column import by_epoch
+from seamark.sinks.internal.read_back import by_epoch, reading
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql.table import BYTES, INTEGERS, TEXTS, TableColumn, read_columns
 
@@ -34,39 +34,35 @@ text, cuts the blanks of CHAR, fills up BINARY, and writes JSON in its own form.
 
 
 def read(sink: "MySQLSink", asked: ReadBack) -> Iterator[FoundRows]:
-    """Yield the rows; by epoch if a column has it."""
+    """See `ReadableSink`. The rows come by epoch if a column has it: a table does not tell who has
+    inserted a row."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
     database = sink.address.database
-    try:
-        with contextlib.closing(
+    with (
+        reading(name, (server.driver().MySQLError, OSError)),
+        contextlib.closing(
             server.connect(sink.address, timeout_s=_TIMEOUT_S, lock_timeout_s=10)
-        ) as connection:
-            columns = {c.name.lower(): c for c in read_columns(connection, database, sink.table)}
-            if not columns:
-                raise OperationFailedError(f"{name}: the table does not exist")
-            found = [columns.get(field.name.lower()) for field in asked.schema]
-            parts = [
-                _expression(name, column, field)
-                for column, field in zip(found, asked.schema, strict=True)
-            ]
-            kinds = [_ARROW[column.data_type] for column in found if column is not None]
-            if asked.epoch_column:
-                parts.append(f"CAST({server.quoted(asked.epoch_column)} AS SIGNED)")
-                kinds.append(pa.int64())
-            target = server.quoted(database, sink.table)
-            query = f"SELECT {', '.join(parts)} FROM {target}"
-            for arrays in _batches(connection, query, kinds):
-                epochs = arrays.pop() if asked.epoch_column else None
-                batch = pa.RecordBatch.from_arrays(arrays, names=asked.schema.names)
-                rows = as_written(batch, asked.schema)
-                yield from by_epoch(rows, epochs, f"table {target}")
-    except pa.ArrowInvalid as error:
-        raise UserError(
-            f"{name}: a value does not come back as it was written ({error}); such a table cannot "
-            "be compared"
-        ) from error
-    except (server.driver().MySQLError, OSError) as error:
-        raise OperationFailedError(f"{name} cannot be read: {error}") from error
+        ) as connection,
+    ):
+        columns = {c.name.lower(): c for c in read_columns(connection, database, sink.table)}
+        if not columns:
+            raise OperationFailedError(f"{name}: the table does not exist")
+        found = [columns.get(field.name.lower()) for field in asked.schema]
+        parts = [
+            _expression(name, column, field)
+            for column, field in zip(found, asked.schema, strict=True)
+        ]
+        kinds = [_ARROW[column.data_type] for column in found if column is not None]
+        if asked.epoch_column:
+            parts.append(f"CAST({server.quoted(asked.epoch_column)} AS SIGNED)")
+            kinds.append(pa.int64())
+        target = server.quoted(database, sink.table)
+        query = f"SELECT {', '.join(parts)} FROM {target}"
+        for arrays in _batches(connection, query, kinds):
+            epochs = arrays.pop() if asked.epoch_column else None
+            batch = pa.RecordBatch.from_arrays(arrays, names=asked.schema.names)
+            rows = as_written(batch, asked.schema)
+            yield from by_epoch(rows, epochs, f"table {target}")
 
 
 def _expression(name: str, column: TableColumn | None, field: pa.Field) -> str:

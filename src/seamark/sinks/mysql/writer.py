@@ -5,9 +5,9 @@ Failpoints: `xa-prepared` and `stage-written`: durable, the connection closed, a
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,38 +21,30 @@ from seamark.sinks.internal.sifting import sift
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, new_name
-from seamark.sinks.mysql.connection import Address
 from seamark.sinks.mysql.loading import Loader
 from seamark.sinks.mysql.table import NARROW, read_columns
+
+if TYPE_CHECKING:
+    from seamark.sinks.mysql.sink import MySQLSink
 
 _AT_ROW = re.compile(r"\bat row (\d+)")
 LOCK_TIMEOUT_S = 20
 _ABORT_TIMEOUT_S = 2.0
+_UNKNOWN_XID = 1397
 _PREPARED_IDLE_S = 30
 """If a machine dies between PREPARE and close, no other connection can end the transaction before
 the server closes the dead one. This bounds the wait."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """A table, and how rows get into it: directly or, if `staged`, from a stage table; there with
-    `keys` they replace and delete rows as the column `op` says."""
-
-    table: str
-    staged: bool
-    keys: tuple[str, ...] = ()
-    op: str | None = None
 
 
 class MySQLWriter:
     """One attempt. Connects at the first row. Without rows it begins no transaction: the server
     rolls an empty one back at its commit."""
 
-    def __init__(self, address: Address, target: Target, context: WriterContext) -> None:
-        self._address = address
-        self._target = target
-        self._table = target.table
-        self._staged = target.staged
+    def __init__(self, sink: "MySQLSink", context: WriterContext) -> None:
+        self._sink = sink
+        self._address = sink.address
+        self._table = sink.table
+        self._staged = sink.mode != "xa"
         self._not_null: tuple[str, ...] = ()
         self._name = new_name(context)
         self._connection: Any = None
@@ -93,8 +85,9 @@ class MySQLWriter:
         return refused
 
     def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
-        keys, op = self._target.keys, self._target.op
-        return changes.unfit(batch, keys, op, self._not_null, nan_is_null=True)
+        return changes.unfit(
+            batch, self._sink.keys, self._sink.op, self._not_null, nan_is_null=True
+        )
 
     def _take(self, loader: Loader, batch: pa.RecordBatch) -> str:
         self._execute("SAVEPOINT seamark")
@@ -143,7 +136,7 @@ class MySQLWriter:
         name, kind = str(self._name), "stage" if self._staged else "xa"
         if not self._staged:
             return [MySQLCommittable(name, kind, database, rows=self._rows)]
-        moved = (self._table, self._columns, self._target.keys, self._rows)
+        moved = (self._table, self._columns, tuple(self._sink.keys), self._rows)
         return [MySQLCommittable(name, kind, database, *moved)]
 
     def abort(self) -> None:
@@ -160,7 +153,19 @@ class MySQLWriter:
                 if self._staged:
                     stage.drop(connection, self._address.database, self._name)
                 else:
-                    server.execute(connection, f"XA ROLLBACK {self._name.xid}")
+                    self._roll_back(connection)
+
+    def _roll_back(self, connection: Any) -> None:
+        deadline = time.monotonic() + _ABORT_TIMEOUT_S
+        while True:
+            try:
+                server.execute(connection, f"XA ROLLBACK {self._name.xid}")
+                return
+            except server.driver().MySQLError as error:
+                # Until the server has noticed that the connection of PREPARE is closed.
+                if error.args[:1] != (_UNKNOWN_XID,) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
 
     def _begin(self, schema: pa.Schema) -> Loader:
         self._connection = server.connect(
@@ -170,7 +175,7 @@ class MySQLWriter:
             local_infile=True,
         )
         server.read_committed(self._connection)
-        database, op = self._address.database, self._target.op
+        database, op = self._address.database, self._sink.op
         columns = tuple(name for name in schema.names if name != op)
         present = {c.name.lower(): c for c in read_columns(self._connection, database, self._table)}
         table = server.quoted(database, self._table)
@@ -198,7 +203,7 @@ class MySQLWriter:
         self._not_null = tuple(
             name
             for name in columns
-            if present[name.lower()].not_null and name not in self._target.keys
+            if present[name.lower()].not_null and name not in self._sink.keys
         )
         return loader
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError
+from seamark.sinks.internal.committers import ConnectedCommitter
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.postgres import ledger, preflight, prepared, stage
+from seamark.sinks.postgres import ledger, prepared, stage
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.connection import BEGIN, driver, may_pass, within
 
@@ -28,19 +29,12 @@ SLOWEST_MOVE_ROWS_PER_S = 5_000
 """A move of stages gets the time needed at this rate, plus the time for an answer."""
 
 
-class PostgresCommitter:
+class PostgresCommitter(ConnectedCommitter["PostgresSink"]):
     """Keeps one connection between calls, and replaces a broken one."""
 
     def __init__(self, sink: "PostgresSink", context: SinkContext) -> None:
-        self._sink = sink
+        super().__init__(sink, context, _log)
         self._server = sink.server
-        self._context = context
-        self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
-        self._connection: Any = None
-
-    def preflight(self) -> None:
-        """Check server, table and this user's privileges; create table and ledger."""
-        preflight.check(self._sink, self._context, self._name)
 
     def commit(self, committables: Sequence[PostgresCommittable]) -> Sequence[CommitOutcome]:
         """COMMIT PREPARED each; move the stages of this call, all or none.
@@ -83,12 +77,6 @@ class PostgresCommitter:
         with self._connected() as connection:
             since = prepared.started_at(connection)
         return [OpenFacts(since.get(c.handle)) for c in committables]
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _end_prepared(
         self, committables: Sequence[PostgresCommittable], *, commit: bool

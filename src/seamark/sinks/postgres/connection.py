@@ -12,14 +12,15 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
-from seamark.sinks.internal.columns import in_double_quotes as quoted
+from seamark.sinks.internal.servers import one_line
+from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW
 
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 10
@@ -33,7 +34,6 @@ _SETTINGS: dict[str, Any] = {
     # Rows are sent as UTF-8; a role's or a URL's other encoding would make other letters of them.
     "client_encoding": "UTF8",
 }
-_PART = r'(?:"((?:[^"\0]|"")+)"(?=\.|$)|([^.\0]+))'
 _SECRET_OPTION = re.compile(r"(?i)(password=)[^&]*")
 
 BEGIN = (
@@ -93,9 +93,7 @@ class Server:
 
     def said(self, error: BaseException) -> str:
         """Return an error's text as one line, without secrets."""
-        text = " ".join(str(error).split()) or type(error).__name__
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
+        text = one_line(error, self._secrets)
         state = getattr(error, "sqlstate", None)
         return f"{text} (SQLSTATE {state})" if state else text
 
@@ -133,24 +131,9 @@ def may_pass(error: BaseException) -> bool:
     state = getattr(error, "sqlstate", None)
     if state is None:
         return not isinstance(error, (driver().ProgrammingError, driver().DataError))
-    # Only these blame the rows, the table, the statement or the user's rights.
-    return str(state)[:2] not in ("0A", "21", "22", "23", "2B", "3F", "42", "44", "54", "P0")
+    return str(state)[:2] not in LASTING
 
 
 def blames_a_row(error: BaseException) -> bool:
-    """Whether an error of the driver refuses a row: its value does not fit the type or column, it
-    breaks a constraint, a trigger raises, or a key is too long for its index."""
-    return str(getattr(error, "sqlstate", None))[:2] in ("22", "23", "44", "54", "P0")
-
-
-def name_parts(table: str) -> list[str]:
-    """Return schema and table of ``schema.table``, or the table alone; none if this is no name.
-    Each is as written, or between quotation marks, as in SQL, which may hold dots."""
-    if not re.fullmatch(rf"{_PART}(?:\.{_PART})?", table):
-        return []
-    return [inner.replace('""', '"') or plain for inner, plain in re.findall(_PART, table)]
-
-
-def plain_name(parts: Sequence[str]) -> str:
-    """Return the text of which `name_parts` makes `parts`, with quotation marks where needed."""
-    return ".".join(name if re.fullmatch(r"\w+", name) else quoted(name) for name in parts)
+    """Whether an error of the driver refuses a row."""
+    return str(getattr(error, "sqlstate", None))[:2] in OF_A_ROW

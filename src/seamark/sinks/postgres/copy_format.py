@@ -22,6 +22,7 @@ TRAILER = b"\xff\xff"
 _EPOCH_DAYS = 10_957  # 2000-01-01, PostgreSQL's day 0
 _EPOCH_US = _EPOCH_DAYS * 86_400_000_000
 _NOTHING = constants(b"")[0]
+_NIBBLES = np.full(256, 255, np.uint8)
 
 
 def rows(batch: pa.RecordBatch, columns: Sequence[ColumnType]) -> memoryview:
@@ -129,7 +130,6 @@ def _numerics(values: pa.Array) -> Any:
     return _bytes_of(fields)
 
 
-_NIBBLES = np.full(256, 255, np.uint8)
 _NIBBLES[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
 
 

@@ -1,13 +1,9 @@
 """Checks the server when a job starts, before any row is written.
 
-`ask_…` collect the facts and change nothing, the rules (`…_findings`) are pure. `check` raises the
-first error; `look` yields every finding.
+`ask_…` collect the facts and change nothing, the rules (`…_findings`) are pure.
 """
 
-from __future__ import annotations
-
 import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +13,7 @@ from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.sinks.internal.changes import target_columns
 from seamark.sinks.internal.columns import in_double_quotes as quoted
-from seamark.sinks.internal.servers import tell
+from seamark.sinks.internal.servers import Findings, quicker
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, driver, within
@@ -25,8 +21,6 @@ from seamark.sinks.postgres.table import Table
 
 if TYPE_CHECKING:
     from seamark.sinks.postgres.sink import PostgresSink
-
-_log = logging.getLogger(__name__)
 
 OLDEST_VERSION = 13
 """The first version with 64-bit transaction ids in SQL."""
@@ -79,38 +73,33 @@ class TableFacts:
     published_by: Sequence[str] = ()
 
 
-def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
-    """Raise PreflightError for the first error, log warnings. Creates the table, if the sink is
-    asked to, and the ledger, if the mode needs it."""
+def look(sink: "PostgresSink", context: SinkContext, name: str, *, start: bool) -> Findings:
+    """Yield every finding. A `start` creates the table, if the sink is asked to, and the ledger, if
+    the mode needs it. Raises PreflightError without an answer."""
     with _connected(sink, name) as connection:
-        tell(server_findings(sink, context, name, ask_server(connection)), _log)
-        connection.execute(BEGIN)
+        server = ask_server(connection)
+        yield from server_findings(sink, context, name, server)
+        connection.execute(BEGIN if start else "BEGIN READ ONLY")
         facts = ask_table(connection, sink, context)
-        if facts.table is None and sink.create_table and context.schema:
+        missing = facts.table is None and sink.create_table
+        if start and missing and context.schema:
             schema = target_columns(context.schema, sink.op)
             tables.create(connection, sink.sql_name, schema, sink.keys)
             facts = ask_table(connection, sink, context)
-        tell(table_findings(sink, name, facts), _log)
-        assert facts.table is not None  # else it was a finding
-        if sink.mode != "prepared":
+        if start or not missing:
+            yield from table_findings(sink, name, facts)
+        if start and sink.mode != "prepared":
+            assert facts.table is not None  # else it was a finding
             ledger.create(connection, facts.table.schema)
         connection.execute("COMMIT")
-
-
-def look(sink: PostgresSink, context: SinkContext, name: str) -> Iterator[Finding]:
-    """Yield every finding, in a transaction that is only read. Raises PreflightError without an
-    answer."""
-    with _connected(sink, name) as connection:
-        yield from server_findings(sink, context, name, ask_server(connection))
-        connection.execute("BEGIN READ ONLY")
-        facts = ask_table(connection, sink, context)
-        connection.execute("ROLLBACK")
-    if facts.table is not None or not sink.create_table:
-        yield from table_findings(sink, name, facts)
+        enough = server.most_prepared >= max(1, needed(context)) and not server.denied
+        if not start and sink.mode == "staged" and enough:
+            found = f"the server's max_prepared_transactions is {server.most_prepared}"
+            yield quicker(name, found, "prepared")
 
 
 @contextlib.contextmanager
-def _connected(sink: PostgresSink, name: str) -> Iterator[Any]:
+def _connected(sink: "PostgresSink", name: str) -> Iterator[Any]:
     server = sink.server
     try:
         with (
@@ -130,7 +119,7 @@ def _connected(sink: PostgresSink, name: str) -> Iterator[Any]:
         ) from error
 
 
-def _needed(sink: PostgresSink) -> list[str]:
+def _needed(sink: "PostgresSink") -> list[str]:
     """Return the privileges on the table that the sink needs."""
     if sink.mode != "upsert":
         return ["INSERT"]
@@ -153,7 +142,7 @@ def ask_server(connection: Any) -> ServerFacts:
     return ServerFacts(connection.info.server_version // 10_000, standby, prepared, denied, off)
 
 
-def ask_table(connection: Any, sink: PostgresSink, context: SinkContext) -> TableFacts:
+def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> TableFacts:
     """Describe the target, and what this user may do with it."""
     user, table = connection.info.user, tables.describe(connection, sink.sql_name)
     if table is None:
@@ -173,9 +162,14 @@ def ask_table(connection: Any, sink: PostgresSink, context: SinkContext) -> Tabl
 # --- rules
 
 
+def needed(context: SinkContext) -> int:
+    """Return the number of transactions that may be prepared at one time."""
+    return context.tasks * context.open_epochs
+
+
 def server_findings(
-    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
-) -> Iterator[Finding]:
+    sink: "PostgresSink", context: SinkContext, name: str, facts: ServerFacts
+) -> Findings:
     """The server is too old, takes no writes, cannot hold back the rows of the open epochs, or
     confirms rows that its machine may still lose."""
     if facts.version < OLDEST_VERSION:
@@ -184,7 +178,6 @@ def server_findings(
     if facts.standby:
         found = "the server is a standby"
         yield Finding(FindingCode.SV002, name, found, "give the primary's address")
-    needed = context.tasks * context.open_epochs
     if sink.mode == "prepared" and facts.most_prepared == 0:
         found = "the server's max_prepared_transactions is 0, so that it can prepare none"
         remedy = (
@@ -192,13 +185,13 @@ def server_findings(
             "(ALTER SYSTEM SET max_prepared_transactions = 200) and restart the server"
         )
         yield Finding(FindingCode.PG001, name, found, remedy)
-    elif sink.mode == "prepared" and facts.most_prepared < needed:
+    elif sink.mode == "prepared" and facts.most_prepared < needed(context):
         yield Finding(
             FindingCode.PG002,
             name,
             f"the server's max_prepared_transactions is {facts.most_prepared}, and {context.tasks} "
-            f"tasks of {context.open_epochs} epochs may prepare {needed}: the others fail",
-            f"set it to {needed} or more and restart the server, lower "
+            f"tasks of {context.open_epochs} epochs may prepare {needed(context)}: the others fail",
+            f"set it to {needed(context)} or more and restart the server, lower "
             'spark.sql.shuffle.partitions, or give PostgresSink mode="staged"',
         )
     if sink.mode == "prepared" and (denied := ", ".join(facts.denied)):
@@ -213,7 +206,7 @@ def server_findings(
         yield Finding(FindingCode.SV006, name, found, f"set {setting} to on")
 
 
-def table_findings(sink: PostgresSink, name: str, facts: TableFacts) -> Iterator[Finding]:
+def table_findings(sink: "PostgresSink", name: str, facts: TableFacts) -> Findings:
     """The table is missing, does not fit the rows, or is not this user's to write."""
     table = facts.table
     if table is None:

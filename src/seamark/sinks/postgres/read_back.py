@@ -17,7 +17,7 @@ from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.columns import in_double_quotes as quoted
-from seamark.sinks.internal.epoch_column import by_epoch, grouped
+from seamark.sinks.internal.read_back import by_epoch, grouped, reading
 from seamark.sinks.postgres.connection import driver
 from seamark.sinks.postgres.ledger import NAME as LEDGER
 from seamark.sinks.postgres.table import Column, describe
@@ -32,35 +32,33 @@ _Writers = Mapping[int, tuple[int, ...]]
 
 
 def read(sink: "PostgresSink", asked: ReadBack) -> Iterator[FoundRows]:
-    """Yield every row: by transaction, or by epoch if a column has it, or without either."""
+    """See `ReadableSink`: by transaction, as a row's `xmin` tells, or by epoch if a column has it,
+    or without either."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
-    try:
-        with sink.server.connect() as connection:
-            table = describe(connection, sink.sql_name)
-            if table is None:
-                raise OperationFailedError(f"{name}: the table does not exist")
-            columns = [table.find(field.name) for field in asked.schema]
-            parts = [
-                f"{_expression(name, column, field)} AS {quoted(field.name)}"
-                for column, field in zip(columns, asked.schema, strict=True)
-            ]
-            extra, writers = "NULL", None
-            if asked.epoch_column:
-                extra = f"{quoted(asked.epoch_column)}::int8"
-            elif asked.by_transaction:
-                extra, writers = "xmin::text::int8", _writers(connection, asked)
-            parts.append(f"{extra} AS {quoted(_EXTRA)}")
-            query = f"SELECT {', '.join(parts)} FROM {table.sql}"
-            for batch in _batches(connection, query, asked.schema):
-                rows = as_written(_from_hex(batch, asked.schema), asked.schema)
-                extra_column = batch.column(_EXTRA)
-                if writers is not None:
-                    yield from _by_transaction(rows, extra_column, writers, table.sql)
-                else:
-                    of = extra_column if asked.epoch_column else None
-                    yield from by_epoch(rows, of, f"table {table.sql}")
-    except driver().Error as error:
-        raise OperationFailedError(f"{name} cannot be read: {sink.server.said(error)}") from error
+    with reading(name, driver().Error, sink.server.said), sink.server.connect() as connection:
+        table = describe(connection, sink.sql_name)
+        if table is None:
+            raise OperationFailedError(f"{name}: the table does not exist")
+        columns = [table.find(field.name) for field in asked.schema]
+        parts = [
+            f"{_expression(name, column, field)} AS {quoted(field.name)}"
+            for column, field in zip(columns, asked.schema, strict=True)
+        ]
+        extra, writers = "NULL", None
+        if asked.epoch_column:
+            extra = f"{quoted(asked.epoch_column)}::int8"
+        elif asked.by_transaction:
+            extra, writers = "xmin::text::int8", _writers(connection, asked)
+        parts.append(f"{extra} AS {quoted(_EXTRA)}")
+        query = f"SELECT {', '.join(parts)} FROM {table.sql}"
+        for batch in _batches(connection, query, asked.schema):
+            rows = as_written(_from_hex(batch, asked.schema), asked.schema)
+            extra_column = batch.column(_EXTRA)
+            if writers is not None:
+                yield from _by_transaction(rows, extra_column, writers, table.sql)
+            else:
+                of = extra_column if asked.epoch_column else None
+                yield from by_epoch(rows, of, f"table {table.sql}")
 
 
 def _by_transaction(

@@ -7,6 +7,7 @@ from typing import Any
 from seamark.model.errors import WriteRefusedError
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import in_double_quotes as quoted
+from seamark.sinks.internal.table_sink import named
 from seamark.sinks.postgres.types import ColumnType, allowed, fits, new_column
 
 _DESCRIBE = """
@@ -68,11 +69,8 @@ class Table:
         return quoted(self.schema, self.name)
 
     def find(self, name: str) -> Column | None:
-        """Return the column of this name; failing that, the only column that differs in case alone,
-        because PostgreSQL folds an unquoted name."""
-        exact = [c for c in self.columns if c.name == name]
-        folded = [c for c in self.columns if c.name.lower() == name.lower()]
-        return exact[0] if exact else folded[0] if len(folded) == 1 else None
+        """See `named`."""
+        return named(self.columns, name)
 
 
 def describe(connection: Any, sql_name: str) -> Table | None:

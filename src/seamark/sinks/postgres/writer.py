@@ -24,6 +24,13 @@ from seamark.sinks.postgres.connection import BEGIN, Server, blames_a_row, drive
 from seamark.sinks.postgres.table import Column, Table, describe, targets
 
 _COPY_LINE = re.compile(r"\bCOPY .*?, line (\d+)")
+_REMEDIES = {
+    "53200": "If the limit of prepared transactions is what was reached: raise "
+    "max_prepared_transactions above twice the number of tasks, or use mode='staged'",
+    "55P03": "Another transaction holds the rows or the table. If it is a prepared one of this "
+    "job, a task was run twice, and it is rolled back when the job starts again; with unique "
+    "keys in the table and tasks that are retried, mode='staged' never waits so",
+}
 
 
 class CopyWriter:
@@ -179,12 +186,3 @@ class CopyWriter:
             if remedy := _REMEDIES.get(getattr(error, "sqlstate", None) or ""):
                 said += f". {remedy}"
             raise PreCommitError(f"{self._name}: {said}") from error
-
-
-_REMEDIES = {
-    "53200": "If the limit of prepared transactions is what was reached: raise "
-    "max_prepared_transactions above twice the number of tasks, or use mode='staged'",
-    "55P03": "Another transaction holds the rows or the table. If it is a prepared one of this "
-    "job, a task was run twice, and it is rolled back when the job starts again; with unique "
-    "keys in the table and tasks that are retried, mode='staged' never waits so",
-}

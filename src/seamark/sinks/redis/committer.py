@@ -15,9 +15,9 @@ from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
+from seamark.sinks.internal.committers import ConnectedCommitter, closed_by_errors
 from seamark.sinks.internal.outcomes import Fate
-from seamark.sinks.internal.servers import ConnectedCommitter, closed_by_errors
-from seamark.sinks.redis import preflight, scripts, server
+from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.server import Link
 
@@ -37,18 +37,12 @@ _COMMITS = {
 }
 
 
-class RedisCommitter(ConnectedCommitter):
+class RedisCommitter(ConnectedCommitter["RedisSink"]):
     """See `Committer`."""
 
     def __init__(self, sink: "RedisSink", context: SinkContext) -> None:
-        super().__init__(context.sink_uid, sink.describe(), _log)
-        self._sink = sink
-        self._context = context
+        super().__init__(sink, context, _log)
         self._keys = Keys(context.job_id, context.sink_uid)
-
-    def preflight(self) -> None:
-        """See `Committer`. From here on no task of an older generation writes anything."""
-        preflight.check(self._sink, self._context, self._keys, self._name)
 
     def commit(self, committables: Sequence[RedisCommittable]) -> Sequence[CommitOutcome]:
         """See `Committer`. Applies stages one after another, a block at a time. Raises

@@ -1,10 +1,7 @@
 """Checks of the real server, made before anything is written: `ask` collects the facts, the rules
-are pure. `check` raises the first error when a job starts; `look` yields every finding."""
-
-from __future__ import annotations
+are pure."""
 
 import contextlib
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity
-from seamark.sinks.internal.servers import tell
+from seamark.sinks.internal.servers import Findings
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys
 from seamark.sinks.redis.server import Link
@@ -20,26 +17,22 @@ from seamark.sinks.redis.server import Link
 if TYPE_CHECKING:
     from seamark.sinks.redis.sink import RedisSink
 
-_log = logging.getLogger(__name__)
 _OLDEST = (6, 0)
 _ACCEPT = 'or accept what can be lost with durability="none"'
 
 
-def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
-    """Raise PreflightError for the first error, log warnings. Without errors raise the guard."""
-    with _connected(sink, name) as link:
-        tell(findings(sink, name, ask(link)), _log)
-        link.call("EVAL", scripts.FENCE, 1, keys.named("guard"), context.generation)
-
-
-def look(sink: RedisSink, name: str) -> Iterator[Finding]:
-    """Yield every finding; changes nothing. Raises PreflightError without an answer."""
+def look(sink: "RedisSink", context: SinkContext, name: str, *, start: bool) -> Findings:
+    """Yield every finding. A `start` without errors raises the guard: from then on no task of an
+    older generation writes anything. Raises PreflightError without an answer."""
     with _connected(sink, name) as link:
         yield from findings(sink, name, ask(link))
+        if start:
+            guard = Keys(context.job_id, context.sink_uid).named("guard")
+            link.call("EVAL", scripts.FENCE, 1, guard, context.generation)
 
 
 @contextlib.contextmanager
-def _connected(sink: RedisSink, name: str) -> Iterator[Link]:
+def _connected(sink: "RedisSink", name: str) -> Iterator[Link]:
     try:
         with contextlib.closing(Link(sink.address)) as link:
             yield link
@@ -83,13 +76,13 @@ def ask(link: Link) -> ServerFacts:
     return ServerFacts(information, fsync.decode())
 
 
-def findings(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+def findings(sink: "RedisSink", name: str, facts: ServerFacts) -> Findings:
     """Apply the rules to the facts."""
     yield from server_unfit(sink, name, facts)
     yield from rows_at_risk(sink, name, facts)
 
 
-def server_unfit(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+def server_unfit(sink: "RedisSink", name: str, facts: ServerFacts) -> Findings:
     """The server is too old, part of a cluster, a replica, or has too few replicas."""
     found = facts.information
 
@@ -114,7 +107,7 @@ def server_unfit(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Fin
         yield unfit(what, "connect more, or lower replicas=")
 
 
-def rows_at_risk(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+def rows_at_risk(sink: "RedisSink", name: str, facts: ServerFacts) -> Findings:
     """Confirmed rows are kept in memory alone, dropped by a full server, or lost with its
     machine."""
     if sink.durability != "aof":

@@ -16,13 +16,14 @@ In MessagePack the operation and the time to live in ms (empty: for ever) come f
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.dead_letters import Refusals, RefusedRow
 from seamark.contracts.read_back import DELETE
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text, pieces
@@ -72,22 +73,21 @@ class Block:
         return [head, self.body]
 
 
-def unfit(batch: pa.RecordBatch, layout: Layout) -> dict[int, str]:
-    """Return the indexes of the rows refused by `blocks`, each with the reason."""
-    found = {row.index: row.reason for row in changes.unfit(batch, (), layout.op)}
+def unfit(batch: pa.RecordBatch, layout: Layout) -> list[RefusedRow]:
+    """Return the rows refused by `blocks`."""
+    refused = Refusals(changes.unfit(batch, (), layout.op))
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == layout.key:
-            for index in np.flatnonzero(column.is_null()).tolist():
-                found.setdefault(index, f"the key column {name!r} is null")
+            refused.add(column.is_null(), f"the key column {name!r} is null")
         if pa.types.is_temporal(column.type):  # its text is short
             continue
         lengths = np.asarray(pc.fill_null(pc.binary_length(column.cast(_BINARY)), 0))
-        for index in np.flatnonzero(lengths > LARGEST_BYTES).tolist():
-            found.setdefault(
-                index,
-                f"column {name!r} has {lengths[index]} bytes; Redis holds at most {LARGEST_BYTES}",
-            )
-    return found
+        refused.add(lengths > LARGEST_BYTES, partial(_too_long, name, lengths))
+    return refused.rows()
+
+
+def _too_long(name: str, lengths: Any, row: int) -> str:
+    return f"column {name!r} has {lengths[row]} bytes; Redis holds at most {LARGEST_BYTES}"
 
 
 def key_names(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
@@ -103,8 +103,7 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
 
     Raises WriteRefusedError for a null key, an unknown op, and a value too long for Redis.
     """
-    bad = sorted(unfit(batch, layout).items())
-    changes.require_fit([RefusedRow(*row) for row in bad], f"Redis keys {layout.prefix}*")
+    changes.require_fit(unfit(batch, layout), f"Redis keys {layout.prefix}*")
     deleted = None if layout.op is None else pc.equal(batch.column(layout.op), DELETE)
     batch = datetimes_as_text(batch)
     names = batch.schema.names

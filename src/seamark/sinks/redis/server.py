@@ -5,15 +5,16 @@ bytes go out unchanged.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 from seamark.model.errors import ConfigurationError, PreCommitError
 from seamark.model.ignored import ignored
 from seamark.model.packages import load_driver
-from seamark.sinks.internal.servers import closed_by_errors, split_url, url_options
+from seamark.sinks.internal import servers
+from seamark.sinks.internal.committers import closed_by_errors
+from seamark.sinks.internal.servers import split_url, url_options
 from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0
@@ -26,20 +27,15 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Address:
-    """The server's address and login. Picklable; shows no password."""
+class Address(servers.Address):
+    """The server's address and login."""
 
-    host: str
-    port: int
-    database: int
-    user: str
-    password: str = field(repr=False)
-    tls: bool
-    options: tuple[tuple[str, str | bool], ...] = ()
     timeout_s: float = 10.0
+    database: int = 0
+    tls: bool = False
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}/{self.database}"
+        return f"{super().__str__()}/{self.database}"
 
     @property
     def shown(self) -> str:
@@ -66,15 +62,8 @@ def parse_url(url: object, sink: str) -> Address:
         raise ConfigurationError(
             f"{sink}: url has the option {options[0][0]!r} and no TLS; begin it with rediss://"
         )
-    return Address(
-        host=parts.hostname or "localhost",
-        port=parts.port or 6379,
-        database=int(number),
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        tls=parts.scheme == "rediss",
-        options=options,
-    )
+    own = {"database": int(number), "tls": parts.scheme == "rediss", "options": options}
+    return Address.of(parts, 6379, **own)
 
 
 driver = partial(load_driver, "redis", "RedisSink needs redis-py", "redis")

@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 from seamark.api.checks import one_of
-from seamark.contracts.committables import load_committable
-from seamark.contracts.sink import OUTPUT_MODES, SinkContext, WriterContext
+from seamark.contracts.sink import OUTPUT_MODES, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
-from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, require_column, text_expression
 from seamark.sinks.internal.committables import StagingSink
-from seamark.sinks.internal.servers import listed, shown
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.redis import preflight
 from seamark.sinks.redis.committable import PREFIX, RedisCommittable
 from seamark.sinks.redis.committer import RedisCommitter
@@ -153,10 +150,6 @@ class RedisSink(StagingSink[RedisCommittable]):
         """See `TwoPhaseCommitSink`: the database, and the keys' beginning."""
         return [f"redis://{self.address}/{self.key_prefix}*"]
 
-    def inspect(self, context: SinkContext) -> Sequence[Finding]:
-        """See `InspectedSink`."""
-        return listed(preflight.look(self, f"sink `{context.sink_uid}`: {self.describe()}"))
-
     def create_writer(self, context: WriterContext) -> RedisWriter:
         """See `TwoPhaseCommitSink`. Connects at the first row."""
         ttl_ms = None if self.ttl is None else round(seconds(self.ttl, "ttl") * 1000)
@@ -165,9 +158,6 @@ class RedisSink(StagingSink[RedisCommittable]):
         return kind(self.address, layout, self.replicas, self.describe(), context)
 
     create_selective_writer = create_writer
-
-    def create_committer(self, context: SinkContext) -> RedisCommitter:
-        """See `TwoPhaseCommitSink`."""
-        return RedisCommitter(self, context)
-
-    load = staticmethod(partial(load_committable, RedisCommittable))
+    look = preflight.look
+    committer = RedisCommitter
+    committable = RedisCommittable

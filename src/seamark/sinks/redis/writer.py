@@ -5,7 +5,7 @@ all there, nobody told yet; `stage-written`: the stage is whole, nobody told yet
 """
 
 import contextlib
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.model.ignored import ignored
+from seamark.sinks.internal import changes
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
@@ -53,23 +54,21 @@ class RedisWriter:
         a key with a value of another type."""
         refused = unfit(batch, self._layout)
         if self._layout.value is None:
-            refused |= self._other_kinds(batch, refused)
-        rows = [RefusedRow(index, refused[index]) for index in sorted(refused)]
-        self.write(without(batch, rows))
-        return rows
+            refused = changes.take_others(batch, refused, self._other_kinds)
+        self.write(without(batch, refused))
+        return refused
 
-    def _other_kinds(self, batch: pa.RecordBatch, known: Container[int]) -> dict[int, str]:
-        indexes = [index for index in range(batch.num_rows) if index not in known]
-        found = {}
+    def _other_kinds(self, batch: pa.RecordBatch) -> list[RefusedRow]:
+        found = []
         with self._errors():
-            keys = key_names(batch.take(indexes), self._layout) if indexes else []
+            keys = key_names(batch, self._layout)
             for start in range(0, len(keys), scripts.BLOCK_ARGUMENTS):
                 some = keys[start : start + scripts.BLOCK_ARGUMENTS]
                 self._settle()  # answers come in the order of the questions
                 answer = self._connected.call("EVAL", scripts.OTHERS_THAN_HASHES, 0, *some)
                 for number, kind in zip(answer[::2], answer[1::2], strict=True):
-                    row = indexes[start + number - 1]
-                    found[row] = f"its key holds a {kind.decode()}, not a hash"
+                    reason = f"its key holds a {kind.decode()}, not a hash"
+                    found.append(RefusedRow(start + number - 1, reason))
         return found
 
     def prepare_commit(self) -> Sequence[RedisCommittable]:

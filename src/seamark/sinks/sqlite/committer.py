@@ -7,48 +7,44 @@ Invariants:
 
 import contextlib
 import logging
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
-from seamark.file_systems.local import LocalDirectory
+from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
+from seamark.sinks.internal.committers import StagingCommitter, not_committed
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
-from seamark.sinks.internal.servers import not_committed
 from seamark.sinks.internal.staged_files import StagedFile, list_staged
-from seamark.sinks.sqlite import database, merging, preflight
-from seamark.sinks.sqlite.database import Target
+from seamark.sinks.sqlite import database, merging
+
+if TYPE_CHECKING:
+    from seamark.sinks.sqlite.sink import SQLiteSink
 
 log = logging.getLogger(__name__)
 
 
-class SQLiteCommitter:
+class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
     """Holds no connection between calls, so any thread may call. A thread of its own deletes the
     files of committed rows during the next epoch: the kernel takes 1 ms for each MB."""
 
-    def __init__(self, target: Target, root: Path, context: SinkContext) -> None:
-        self._target = target
-        self._path = path = target.path
-        self._table = target.table
-        self._root = root
-        self._context = context
-        self._name = f"sink {context.sink_uid!r}: SQLite database {path}"
+    def __init__(self, sink: "SQLiteSink", context: SinkContext) -> None:
+        super().__init__(sink, context, log, f"SQLite database {sink.path}")
+        self._path = sink.path
+        self._table = sink.table
+        self._root = sink.staging_root
         self._deleting: threading.Thread | None = None
-
-    def preflight(self) -> None:
-        """Check the table; create database, ledger and staging area. Raises PreflightError."""
-        preflight.check(self._target, self._root, self._context, self._name)
 
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
         """Insert this call's staged rows, all or none.
 
         LOST: the transaction was aborted, or its staged file is gone or torn. UNKNOWN: the ledger
-        no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows; the
-        driver's error or OSError while the database is locked, or its disk away or full.
+        no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows;
+        SQLite's error or OSError while the database is locked, or its disk away or full.
         """
         if not committables:
             return []
@@ -56,11 +52,11 @@ class SQLiteCommitter:
             with database.transaction(self._path) as cursor:
                 outcomes = [self._commit_one(cursor, one).of_commit for one in committables]
                 database.prune(cursor, committables)
-        except database.driver_errors() as error:
+        except sqlite3.Error as error:
             if database.may_pass(error):
                 raise
             name = f"{self._name}, table {self._table}"
-            raise not_committed(name, committables[0].epoch, database.said(error)) from error
+            raise not_committed(name, committables[0].epoch, str(error)) from error
         failpoints.reached("ledger-committed")
         done = (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
         pairs = zip(committables, outcomes, strict=True)
@@ -103,7 +99,7 @@ class SQLiteCommitter:
         """Wait for the deletion of committed files. Nothing is open between calls."""
         self._end_deletion()
 
-    def _commit_one(self, cursor: Any, committable: StagedFile) -> Fate:
+    def _commit_one(self, cursor: sqlite3.Cursor, committable: StagedFile) -> Fate:
         if (fate := database.fate(cursor, committable.handle)) is not None:
             return fate
         newest = database.newest_epoch(cursor, committable.job_id, committable.sink_uid)

@@ -5,23 +5,29 @@ The ledger, `_seamark_ledger`, holds one row per ended transaction. ``committed`
 SQLite transaction of the inserted rows, so it proves that they are visible. ``aborted`` is a
 tombstone: it makes a late commit fail. The primary key lets only one of them stand.
 
-All access goes through the ADBC driver's copy of SQLite: two copies break each other's POSIX locks.
+All access goes through Python's `sqlite3`, as the program's own does. A second copy of SQLite in
+the process, an Arrow driver's for example, would break its locks: POSIX drops a process's locks on
+a file when any part of it closes that file (sqlite.org/howtocorrupt.html, 2.2.1).
 """
 
 import contextlib
+import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
-from seamark.model.packages import load_driver
+import pyarrow as pa
+
+from seamark.contracts.record_batches import in_parts
 from seamark.model.schema import Column, Schema
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS, Fate
 from seamark.sinks.internal.staged_files import StagedFile
 
-BUSY_TIMEOUT_MS = 2000
+BUSY_TIMEOUT_S = 2.0
+OLDEST = (3, 37)
+"""The first SQLite with STRICT tables and `pragma_table_list`."""
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS _seamark_ledger (
@@ -55,37 +61,22 @@ class Target:
     op: str | None = None
 
 
-driver = partial(
-    load_driver, "adbc_driver_sqlite.dbapi", "SQLiteSink needs the SQLite driver", "sqlite"
-)
-
-
-def driver_errors() -> Any:
-    """Return the base class of the driver's errors."""
-    return driver().Error
-
-
-def may_pass(error: BaseException) -> bool:
-    """Whether an error of the driver may be gone at the next try: a lock, or the disk. The driver
-    has no code for it."""
+def may_pass(error: sqlite3.Error) -> bool:
+    """Whether an error may be gone at the next try: a lock, or the disk. Python 3.10 tells no codes
+    of SQLite's."""
     return any(sign in str(error) for sign in _PASSING)
 
 
-def said(error: BaseException) -> str:
-    """Return SQLite's own words, in one line, without the driver's."""
-    return str(error).split("failed to execute: ")[-1].splitlines()[0]
-
-
 @contextlib.contextmanager
-def connect(path: str) -> Iterator[Any]:
+def connect(path: str) -> Iterator[sqlite3.Cursor]:
     """Yield a cursor outside any transaction; usable in the calling thread."""
-    with driver().connect(path, autocommit=True) as connection, connection.cursor() as cursor:
-        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-        yield cursor
+    connection = sqlite3.connect(path, BUSY_TIMEOUT_S, isolation_level=None)
+    with contextlib.closing(connection):
+        yield connection.cursor()
 
 
 @contextlib.contextmanager
-def transaction(path: str) -> Iterator[Any]:
+def transaction(path: str) -> Iterator[sqlite3.Cursor]:
     """Yield a cursor inside a write transaction; commit durably at the end. Raises OSError for a
     missing database: SQLite would make another, and on what is no longer mounted there."""
     Path(path).stat()
@@ -98,7 +89,7 @@ def transaction(path: str) -> Iterator[Any]:
             yield cursor
             cursor.execute("COMMIT")
         except BaseException:
-            with contextlib.suppress(driver_errors()):
+            with contextlib.suppress(sqlite3.Error):
                 cursor.execute("ROLLBACK")
             raise
 
@@ -107,7 +98,6 @@ def prepare(path: str) -> None:
     """Create the database and the ledger if missing, and turn on WAL mode."""
     with connect(path) as cursor:
         cursor.execute("PRAGMA journal_mode=WAL")
-        cursor.fetchall()
         cursor.execute("SELECT count(*) FROM pragma_table_info('_seamark_ledger')")
         if cursor.fetchone()[0] == 0:
             cursor.execute(_LEDGER)
@@ -196,7 +186,7 @@ def _altered(column: Column, declared: str) -> tuple[str, str] | None:
     return None
 
 
-def _has_key(cursor: Any, table: str, keys: Sequence[str]) -> bool:
+def _has_key(cursor: sqlite3.Cursor, table: str, keys: Sequence[str]) -> bool:
     """Return whether a row can be found by these columns, as `merging.py` does."""
     wanted = sorted(key.lower() for key in keys)
     cursor.execute("SELECT name, type FROM pragma_table_info(?) WHERE pk", (table,))
@@ -213,7 +203,7 @@ def _has_key(cursor: Any, table: str, keys: Sequence[str]) -> bool:
     )
 
 
-def row_number(cursor: Any, table: str) -> str:
+def row_number(cursor: sqlite3.Cursor, table: str) -> str:
     """Return SQL of a row's number; a column may have one of its names, or a table none."""
     cursor.execute(
         'SELECT value FROM json_each(\'["rowid", "oid", "_rowid_"]\') WHERE value NOT IN '
@@ -238,20 +228,41 @@ def definition(path: str, table: str) -> list[str]:
         return [row[0] for row in cursor.fetchall()]
 
 
-def open_scratch() -> Any:
-    """Return a connection to a new, private database, deleted when closed. A temporary file holds
-    the overflow of its cache."""
-    return driver().connect("file:", autocommit=True)
+def open_scratch() -> sqlite3.Connection:
+    """Return a connection to a new, private database, deleted when closed, for one thread at a
+    time. A temporary file holds the overflow of its cache."""
+    return sqlite3.connect("", isolation_level=None, check_same_thread=False)
 
 
-def fate(cursor: Any, handle: str) -> Fate | None:
+def insert(cursor: sqlite3.Cursor, table: str, rows: pa.RecordBatch | pa.Table) -> None:
+    """Insert rows by their columns' names. `table` is quoted."""
+    names = ", ".join(map(quoted, rows.schema.names))
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    for part in chain.from_iterable(map(in_parts, batches)):
+        columns, places = zip(*map(_bound, part.columns), strict=True)
+        cursor.executemany(
+            f"INSERT INTO {table} ({names}) VALUES ({', '.join(places)})",
+            zip(*columns, strict=True),
+        )
+
+
+def _bound(column: pa.Array) -> tuple[list[object], str]:
+    """Return a column's values, and the SQL of one of them. A text that is not UTF-8 stays as it
+    is; Python has no str for it."""
+    try:
+        return column.to_pylist(), "?"
+    except UnicodeDecodeError:
+        return column.cast(pa.binary()).to_pylist(), "CAST(? AS TEXT)"
+
+
+def fate(cursor: sqlite3.Cursor, handle: str) -> Fate | None:
     """Return how the transaction ended, None if it has not."""
     cursor.execute("SELECT outcome FROM _seamark_ledger WHERE handle = ?", (handle,))
     row = cursor.fetchone()
     return None if row is None else Fate(row[0])
 
 
-def record(cursor: Any, committable: StagedFile, how: Fate) -> None:
+def record(cursor: sqlite3.Cursor, committable: StagedFile, how: Fate) -> None:
     """Write the transaction's ledger row."""
     c = committable
     cursor.execute(
@@ -270,7 +281,7 @@ def ended(path: str, job_id: str, sink_uid: str) -> set[str]:
         return {row[0] for row in cursor.fetchall()}
 
 
-def newest_epoch(cursor: Any, job_id: str, sink_uid: str) -> int | None:
+def newest_epoch(cursor: sqlite3.Cursor, job_id: str, sink_uid: str) -> int | None:
     """Return the highest epoch of one job's sink in the ledger; None if it has none."""
     cursor.execute(
         "SELECT max(epoch) FROM _seamark_ledger WHERE job_id = ? AND sink_uid = ?",
@@ -280,7 +291,7 @@ def newest_epoch(cursor: Any, job_id: str, sink_uid: str) -> int | None:
     return None if newest is None else int(newest)
 
 
-def prune(cursor: Any, committables: Sequence[StagedFile]) -> None:
+def prune(cursor: sqlite3.Cursor, committables: Sequence[StagedFile]) -> None:
     """Delete rows no driver can ask for any more; never the newest."""
     for job_id, sink_uid in {(c.job_id, c.sink_uid) for c in committables}:
         newest = newest_epoch(cursor, job_id, sink_uid)

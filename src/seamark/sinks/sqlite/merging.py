@@ -4,6 +4,7 @@ A staged file says in its schema's metadata which it is, so rows staged before a
 sink's settings still move as they were meant.
 """
 
+import sqlite3
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from seamark.contracts.read_back import DELETE
 from seamark.sinks.internal.columns import in_double_quotes as quoted
-from seamark.sinks.sqlite.database import Target
+from seamark.sinks.sqlite.database import Target, insert
 
 _KEYS, _OP = b"seamark.keys", b"seamark.op"
 _SEPARATOR = "\0"
@@ -40,26 +41,34 @@ def newest(batch: pa.RecordBatch, target: Target) -> Any:
     return rows[~deleted[rows]]
 
 
-def move(cursor: Any, table: str, rows: pa.Table) -> None:
+def move(cursor: sqlite3.Cursor, table: str, rows: pa.Table) -> None:
     """Apply staged rows, in their order, inside the caller's transaction. Creates a missing
     table."""
     metadata = rows.schema.metadata or {}
-    if _KEYS not in metadata:
-        cursor.adbc_ingest(table, rows, mode="create_append")
-        return
-    keys, op = metadata[_KEYS].decode().split(_SEPARATOR), metadata[_OP].decode() or None
+    keys, op = metadata.get(_KEYS, b"").decode(), metadata.get(_OP, b"").decode() or None
+    by = ", ".join(map(quoted, keys.split(_SEPARATOR))) if keys else ""
+    target = f"main.{quoted(table)}"
+    fields = [field for field in rows.schema if field.name != op]
+    typed = [f"{quoted(field.name)} {_type(field.type)}" for field in fields]
+    primary = [f"PRIMARY KEY ({by})"] if by else []
+    cursor.execute(f"CREATE TABLE IF NOT EXISTS {target} ({', '.join(typed + primary)})")
+    if by:
+        _merge(cursor, target, rows, keys.split(_SEPARATOR), op)
+    else:
+        insert(cursor, target, rows)
+
+
+def _merge(
+    cursor: sqlite3.Cursor, target: str, rows: pa.Table, keys: list[str], op: str | None
+) -> None:
+    by = ", ".join(map(quoted, keys))
     # In the stage columns have numbers: a user's `rowid` would hide SQLite's own.
     staged = {field.name: f"c{number}" for number, field in enumerate(rows.schema)}
-    fields = [field for field in rows.schema if field.name != op]
-    target, by = f"main.{quoted(table)}", ", ".join(map(quoted, keys))
-    typed = ", ".join(f"{quoted(field.name)} {_type(field.type)}" for field in fields)
-    cursor.execute(f"CREATE TABLE IF NOT EXISTS {target} ({typed}, PRIMARY KEY ({by}))")
     # With the target's affinities, by which '1' and '01' can be one key.
     parts = ("CAST(NULL AS TEXT)" if name == op else quoted(name) for name in staged)
     listed = ", ".join(map("{} AS {}".format, parts, staged.values()))
     cursor.execute(f"CREATE TEMP TABLE _seamark_stage AS SELECT {listed} FROM {target} WHERE 0")
-    rows = rows.rename_columns(list(staged.values()))
-    cursor.adbc_ingest("_seamark_stage", rows, mode="append", temporary=True)
+    insert(cursor, _STAGE, rows.rename_columns(list(staged.values())))
     staged_by, kept = ", ".join(staged[key] for key in keys), ""
     if op is not None:
         # Also a key with a newer row: the row is then made anew, not changed.
@@ -70,7 +79,7 @@ def move(cursor: Any, table: str, rows: pa.Table) -> None:
             f"(SELECT {staged_by} FROM {_STAGE} WHERE {deleted})"
         )
         kept = f" AND NOT {deleted}"
-    names = [field.name for field in fields]
+    names = [field.name for field in rows.schema if field.name != op]
     change = ", ".join(f"{quoted(n)} = excluded.{quoted(n)}" for n in names if n not in keys)
     # The alias: a table may be called `excluded` too.
     cursor.execute(
@@ -83,7 +92,7 @@ def move(cursor: Any, table: str, rows: pa.Table) -> None:
 
 
 def _type(kind: pa.DataType) -> str:
-    """Return a new column's type, as the driver would choose it."""
+    """Return a new column's type."""
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return "INTEGER"
     if pa.types.is_floating(kind):

@@ -1,33 +1,31 @@
-"""Checks the database before any row is written: `findings` changes nothing; `check` raises the
-first error of a start, and makes what the job needs."""
+"""Checks the database before any row is written."""
 
-import logging
-from collections.abc import Iterator
+import sqlite3
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seamark.contracts.sink import SinkContext
-from seamark.file_systems.local import make_directory, obstacle
+from seamark.files.local import make_directory, obstacle
 from seamark.model.findings import Finding, FindingCode
-from seamark.sinks.internal.servers import tell, usable
+from seamark.sinks.internal.servers import Findings, usable
 from seamark.sinks.internal.staged_files import staging_directory
 from seamark.sinks.sqlite import database
-from seamark.sinks.sqlite.database import Target
 
-_log = logging.getLogger(__name__)
-
-
-def check(target: Target, root: Path, context: SinkContext, name: str) -> None:
-    """Raise PreflightError for the first error. Creates database, ledger and staging area."""
-    tell(findings(target, context, name), _log)
-    with _usable(name):
-        database.prepare(target.path)
-        make_directory(staging_directory(root, context))
+if TYPE_CHECKING:
+    from seamark.sinks.sqlite.sink import SQLiteSink
 
 
-def findings(target: Target, context: SinkContext, name: str) -> Iterator[Finding]:
-    """The directory is missing or not to be written, or the table does not fit the rows. Raises
-    PreflightError if the database cannot be read."""
+def look(sink: "SQLiteSink", context: SinkContext, name: str, *, start: bool) -> Findings:
+    """The directory is missing or not to be written, or the table does not fit the rows. A `start`
+    creates database, ledger and staging area. Raises PreflightError if the database cannot be
+    read."""
+    if sqlite3.sqlite_version_info < database.OLDEST:
+        found = f"this Python has SQLite {sqlite3.sqlite_version}"
+        oldest = ".".join(map(str, database.OLDEST))
+        yield Finding(FindingCode.SV002, name, found, f"take one with SQLite {oldest} or later")
+        return
+    target = sink.target
     directory = Path(target.path).parent
     if not directory.is_dir():
         found = f"the directory {directory} does not exist"
@@ -40,12 +38,16 @@ def findings(target: Target, context: SinkContext, name: str) -> Iterator[Findin
         misfits = list(database.misfits(target, context.schema)) if context.schema else []
     for why, remedy in misfits:
         yield Finding(FindingCode.SV005, f"sink {context.sink_uid!r}", why, remedy)
+    if start:
+        with _usable(name):
+            database.prepare(target.path)
+            make_directory(staging_directory(sink.staging_root, context))
 
 
 def _usable(name: str) -> AbstractContextManager[None]:
     return usable(
         name,
-        (database.driver_errors(), OSError),
+        (sqlite3.Error, OSError),
         "give a SQLite database that this user may write and that no program keeps locked",
         FindingCode.SV002,
     )

@@ -1,69 +1,59 @@
 """Reads the table back for an audit: every row, without a word on who inserted it."""
 
+import sqlite3
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.model.errors import OperationFailedError
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.columns import in_double_quotes as quoted
-from seamark.sinks.internal.epoch_column import by_epoch
+from seamark.sinks.internal.read_back import by_epoch, reading
 from seamark.sinks.sqlite import database
-from seamark.sinks.sqlite.database import Target
 
-_BATCH_ROWS = 65_536
+if TYPE_CHECKING:
+    from seamark.sinks.sqlite.sink import SQLiteSink
+
+_BATCH_ROWS = 10_000
 
 
-def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
-    """Yield the rows; by epoch if a column has it."""
-    path, table = target.path, target.table
+def read(sink: "SQLiteSink", asked: ReadBack) -> Iterator[FoundRows]:
+    """See `ReadableSink`. The rows come by epoch if a column has it: a table does not tell who has
+    inserted a row."""
+    path, table = sink.path, sink.table
     what = f"sink {asked.context.sink_uid!r}: SQLite table {table} in {path}"
-    parts = []
-    for number, field in enumerate(asked.schema):
-        name = quoted(field.name)
-        # The driver takes a column's type from its first rows, so none may be null.
-        kind, instead = _stored(field.type)
-        parts += [f"CAST(ifnull({name}, {instead}) AS {kind}) AS v{number}"]
-        parts += [f"{name} IS NULL AS n{number}"]
+    kinds = [_stored(field.type) for field in asked.schema]
+    parts = [
+        f"CAST({quoted(field.name)} AS {kind})"
+        for field, (kind, _) in zip(asked.schema, kinds, strict=True)
+    ]
     if asked.epoch_column:
-        parts.append(f"CAST(ifnull({quoted(asked.epoch_column)}, -1) AS INTEGER) AS epoch")
-    try:
-        with database.connect(path) as cursor:
-            parts.append(f"{database.row_number(cursor, table)} AS place")
-            query = f"SELECT {', '.join(parts)} FROM {quoted(table)}"
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
-            cursor.execute(query)
-            for batch in cursor.fetch_record_batch():
-                if batch.num_rows:
-                    rows = as_written(_nulls_back(batch, asked.schema), asked.schema)
-                    epochs = batch.column("epoch") if asked.epoch_column else None
-                    places = batch.column("place").to_numpy()
-                    place = f"table {table}, row"
-                    yield from by_epoch(rows, epochs, place, places)
-    except database.driver_errors() as error:
-        raise OperationFailedError(f"{what} cannot be read: {error}") from error
+        parts.append(f"CAST({quoted(asked.epoch_column)} AS INTEGER)")
+    with reading(what, sqlite3.Error), database.connect(path) as cursor:
+        parts.append(database.row_number(cursor, table))
+        cursor.connection.text_factory = bytes  # a text need not be UTF-8
+        cursor.execute(f"SELECT {', '.join(parts)} FROM {quoted(table)}")
+        while found := cursor.fetchmany(_BATCH_ROWS):
+            values = list(zip(*found, strict=True))
+            columns = [
+                pa.array(column, pa.binary() if kind is pa.string() else kind).view(kind)
+                for column, (_, kind) in zip(values, kinds, strict=False)
+            ]
+            rows = pa.RecordBatch.from_arrays(columns, names=asked.schema.names)
+            epochs = pa.array(values[-2], pa.int64()) if asked.epoch_column else None
+            yield from by_epoch(
+                as_written(rows, asked.schema), epochs, f"table {table}, row", np.array(values[-1])
+            )
 
 
-def _nulls_back(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = []
-    for number, field in enumerate(schema):
-        values = batch.column(f"v{number}")
-        null = batch.column(f"n{number}").to_numpy().astype(bool)
-        if null.any():
-            values = pa.compute.if_else(pa.array(null), pa.scalar(None, values.type), values)
-        if pa.types.is_boolean(field.type):
-            values = values.cast(pa.bool_())
-        columns.append(values)
-    return pa.RecordBatch.from_arrays(columns, names=schema.names)
-
-
-def _stored(kind: pa.DataType) -> tuple[str, str]:
-    """Return the type in which SQLite holds values of this one, and a value for null."""
+def _stored(kind: pa.DataType) -> tuple[str, pa.DataType]:
+    """Return the type in which SQLite holds values of this one, and Arrow's for its values."""
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        return "INTEGER", "0"
+        return "INTEGER", pa.int64()
     if pa.types.is_floating(kind):
-        return "REAL", "0.0"
+        return "REAL", pa.float64()
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return "BLOB", "x''"
-    return "TEXT", "''"
+        return "BLOB", pa.binary()
+    return "TEXT", pa.string()

@@ -1,20 +1,15 @@
 """`SQLiteSink`: the user's configuration, and the columns of the table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from seamark.contracts.committables import load_committable
-from seamark.contracts.read_back import FoundRows, ReadBack
-from seamark.contracts.sink import SinkContext, WriterContext
-from seamark.file_systems.local import local_path
+from seamark.contracts.sink import WriterContext
+from seamark.files.local import local_path
 from seamark.model.errors import ConfigurationError
-from seamark.model.findings import Finding
-from seamark.model.schema import Schema
+from seamark.model.schema import Column
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.columns import check_columns, text_expression
-from seamark.sinks.internal.servers import listed
+from seamark.sinks.internal.columns import text_expression
 from seamark.sinks.internal.staged_files import StagedFile
 from seamark.sinks.sqlite import preflight, read_back
 from seamark.sinks.sqlite.committer import SQLiteCommitter
@@ -35,9 +30,9 @@ class SQLiteSink(changes.ByKey[StagedFile]):
         inserted after the epoch is decided, and a row refused by a constraint stops the job. Keep
         such constraints off the table, or give `Job.sink` ``on_bad_row="dead_letter"``.
     keys: the columns of a row's key: a row replaces the row of the same key. A primary key or
-        unique index must be on exactly these columns; a table made by the sink has it. Of several
-        rows of one key in an epoch the last one of its task counts, so give each key to one task
-        (as a ``groupBy`` of it does). Without keys rows are appended.
+        unique index must be on exactly these columns; a table made by the sink has it. If
+        an epoch has several rows for one key, the task's last row wins; so give each key to one
+        task (as a ``groupBy`` of it does). Without keys rows are appended.
     op: beside keys: a string column that is not written, but says what its row does: ``insert`` and
         ``update`` replace the row of the key, ``delete`` deletes it.
 
@@ -48,11 +43,11 @@ class SQLiteSink(changes.ByKey[StagedFile]):
     ``to_json`` writes it, timestamps in UTC (select ``window.start`` and ``window.end`` for columns
     of their own).
 
-    The sink puts the database into WAL mode. A program that commits through this sink must not open
-    the same database in the same process by Python's ``sqlite3``: two copies of SQLite in one
-    process break each other's file locks. Other processes may read at any time.
+    The sink puts the database into WAL mode: anybody may read at any time. In the driver's process
+    read it by Python's ``sqlite3`` alone, which the sink takes too: another copy of SQLite, as
+    DuckDB's and ADBC's, breaks the locks of a process on its files.
 
-    Raises ConfigurationError. Needs ``pip install 'pyspark-seamark[sqlite]'``.
+    Raises ConfigurationError. Needs no driver, and a Python with SQLite 3.37 or later.
     """
 
     path: str
@@ -85,7 +80,8 @@ class SQLiteSink(changes.ByKey[StagedFile]):
         return Path(self.path + ".seamark")
 
     @property
-    def _target(self) -> Target:
+    def target(self) -> Target:
+        """The table, and how rows get into it."""
         return Target(self.path, self.table, tuple(self.keys), self.op)
 
     def describe(self) -> str:
@@ -93,40 +89,21 @@ class SQLiteSink(changes.ByKey[StagedFile]):
         how = f" (upsert by {', '.join(self.keys)})" if self.keys else ""
         return f"SQLite table {self.table} in {self.path}{how}"
 
-    def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return one column per column: scalars as they are, decimals as digits, the rest as JSON.
-
-        Raises ConfigurationError for intervals, variants and the like, and for duplicate names.
-        """
-        check_columns(schema, self.describe(), as_json=True)
-        self._check_key_columns(schema)
+    def _expression(self, column: Column) -> str:
         # Spark writes a decimal in plain digits where Arrow would write 1E-7.
-        return [text_expression(column, ("decimal",)) for column in schema]
+        return text_expression(column, ("decimal",))
 
     @property
     def places(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
         return [f"sqlite: table {self.table.lower()} in {self.path}"]  # SQLite knows no case
 
-    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
-        """See `ReadableSink`: a table does not tell who has inserted a row."""
-        yield from read_back.read(self._target, asked)
-
-    def inspect(self, context: SinkContext) -> Sequence[Finding]:
-        """See `InspectedSink`."""
-        name = f"sink `{context.sink_uid}`: {self.describe()}"
-        return listed(preflight.findings(self._target, context, name))
-
-    def create_writer(self, context: WriterContext) -> SQLiteWriter:
-        """Return a writer that stages one Arrow file. It touches nothing before the first row."""
-        return SQLiteWriter(self._target, self.staging_root, context)
-
     def create_selective_writer(self, context: WriterContext) -> SelectiveSQLiteWriter:
         """Return a writer that also finds the rows refused by the table."""
-        return SelectiveSQLiteWriter(self._target, self.staging_root, context)
+        return SelectiveSQLiteWriter(self, context)
 
-    def create_committer(self, context: SinkContext) -> SQLiteCommitter:
-        """Return the committer. It opens the database anew in each call."""
-        return SQLiteCommitter(self._target, self.staging_root, context)
-
-    load = staticmethod(partial(load_committable, StagedFile))
+    look = preflight.look
+    read_back = read_back.read
+    writer = SQLiteWriter
+    committer = SQLiteCommitter
+    committable = StagedFile

@@ -1,41 +1,41 @@
 """Task side: writes Arrow batches into one durable Arrow IPC file beside the database."""
 
-import contextlib
-import os
 import re
+import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import WriterContext
-from seamark.file_systems.local import synced
-from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
-from seamark.model.ignored import ignored
 from seamark.model.schema import Column
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text
+from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.sifting import sift
-from seamark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
+from seamark.sinks.internal.staged_files import StagedFile, StagedFileWriter, new_handle
 from seamark.sinks.sqlite import database, merging
 from seamark.sinks.sqlite.database import Target
 
+if TYPE_CHECKING:
+    from seamark.sinks.sqlite.sink import SQLiteSink
 
-class SQLiteWriter:
+_CONSTRAINT = re.compile(r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
+_KEY = re.compile(r"\b(UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
+_BLAMES_A_ROW = ("constraint failed", "datatype mismatch", "cannot store", "too big")
+
+
+class SQLiteWriter(StagedFileWriter):
     """One attempt's writer. Writes no file without a row."""
 
-    def __init__(self, target: Target, root: Path, context: WriterContext) -> None:
-        self._target = target
-        self._context = context
+    def __init__(self, sink: "SQLiteSink", context: WriterContext) -> None:
         self._handle = new_handle(context, "arrow")
-        self._root = root
-        self._staged = root / self._handle
-        self._file: BinaryIO | None = None
+        super().__init__(sink.staging_root, self._handle)
+        self._target = sink.target
+        self._context = context
         self._ipc: pa.RecordBatchFileWriter | None = None
-        self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append one batch to the staged file.
@@ -51,8 +51,7 @@ class SQLiteWriter:
         batch = merging.described(datetimes_as_text(batch), at)
         if self._ipc is None:
             self._check_table(batch.schema.names)
-            self._file = create_staged(self._root, self._handle)
-            self._ipc = pa.ipc.new_file(self._file, batch.schema)
+            self._ipc = pa.ipc.new_file(self._create(), batch.schema)
         self._ipc.write_batch(batch)
         self._rows += batch.num_rows
 
@@ -61,21 +60,8 @@ class SQLiteWriter:
         if self._ipc is None or self._file is None:
             return []
         self._ipc.close()  # once: each call writes the footer
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        size = self._file.tell()
-        self._file.close()
-        synced(self._staged.parent)
-        failpoints.reached("stage-written")
+        size = self._flush(self._file)
         return [StagedFile.of(self._context, self._handle, self._rows, size_bytes=size)]
-
-    def abort(self) -> None:
-        """Remove the staged file; leftovers are lingering."""
-        if self._file is not None:
-            with ignored("the end of a staged file"):
-                self._file.close()
-        with contextlib.suppress(OSError):
-            self._staged.unlink()
 
     def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
         return changes.unfit(batch, self._target.keys, self._target.op, nan_is_null=True)
@@ -85,11 +71,6 @@ class SQLiteWriter:
         columns = tuple(Column(name, "") for name in names)
         for why, remedy in database.misfits(self._target, columns):
             raise WriteRefusedError(f"{why}; {remedy}")
-
-
-_CONSTRAINT = re.compile(r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
-_KEY = re.compile(r"\b(UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
-_BLAMES_A_ROW = ("constraint failed", "datatype mismatch", "cannot store", "too big")
 
 
 class SelectiveSQLiteWriter(SQLiteWriter):
@@ -104,8 +85,8 @@ class SelectiveSQLiteWriter(SQLiteWriter):
     that raises.
     """
 
-    def __init__(self, target: Target, root: Path, context: WriterContext) -> None:
-        super().__init__(target, root, context)
+    def __init__(self, sink: "SQLiteSink", context: WriterContext) -> None:
+        super().__init__(sink, context)
         self._copy: _TableCopy | None = None
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
@@ -141,7 +122,7 @@ class _TableCopy:
     def __init__(self, target: Target, definition: Sequence[str]) -> None:
         text = " ".join(definition)
         self._target = target
-        self._connection: Any = None
+        self._connection: sqlite3.Connection | None = None
         # Without a key no row depends on another, so none is kept; nor do changes of keys.
         self._keeps_rows = bool(_KEY.search(text)) and not target.keys
         if _CONSTRAINT.search(text):
@@ -170,9 +151,9 @@ class _TableCopy:
         why = ""
         self._cursor.execute("SAVEPOINT seamark")
         try:
-            self._cursor.adbc_ingest(self._target.table, batch, mode="append")
-        except database.driver_errors() as error:
-            why = database.said(error)
+            database.insert(self._cursor, quoted(self._target.table), batch)
+        except sqlite3.Error as error:
+            why = str(error)
             if not any(sign in why for sign in _BLAMES_A_ROW):
                 raise
         if why or not self._keeps_rows:
@@ -183,6 +164,5 @@ class _TableCopy:
     def close(self) -> None:
         """Throw the copy away."""
         if self._connection is not None:
-            self._cursor.close()
             self._connection.close()
             self._connection = None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.contracts.spool import parse_path
 from seamark.contracts.write_ahead import EpochToken
-from seamark.file_systems import open_directory
+from seamark.files import open_directory
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError, SendRefusedError
 from seamark.sinks.internal.servers import usable
@@ -63,11 +63,11 @@ class WriteAheadCommitter:
     def preflight(self) -> None:
         """Check the spool, and let the sink check its target. Raises PreflightError."""
         with usable(
-            f"{self._name}: its spool {self._own.uri}",
+            f"{self._name}: its spool {self._own}",
             OSError,
             "see that the checkpoint storage answers and lets this user list files",
         ):
-            self._own.list("0")
+            self._own.tree("0")
         self._sink.check_target()
 
     def commit(self, committables: Sequence[SpooledRows]) -> Sequence[CommitOutcome]:
@@ -90,7 +90,7 @@ class WriteAheadCommitter:
     def list_lingering(self) -> Iterator[Lingering[SpooledRows]]:
         """Yield every file in this sink's own spool, unless its send has begun."""
         at = self._context
-        files = self._own.list()
+        files = self._own.tree()
         sent = read_sent(self._own, frozenset(files))
         for path in sorted(files):
             name = parse_path(path)
@@ -179,7 +179,7 @@ class WriteAheadCommitter:
         ) from error
 
     def _abort(self, rows: SpooledRows) -> AbortOutcome:
-        open_directory(rows.directory, self._context.hadoop).delete(rows.handle)
+        open_directory(rows.directory, self._context.hadoop).remove(rows.handle)
         epoch = EpochSpool.listed(rows.directory, self._context.hadoop, rows.epoch)
         if rows.handle in epoch.sent():
             return AbortOutcome.COMMITTED

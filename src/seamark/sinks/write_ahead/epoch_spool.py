@@ -23,9 +23,14 @@ import pyarrow as pa
 from seamark.contracts import spool
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.spool import SpoolFile, parse_path
-from seamark.file_systems import Directory, HadoopSettings, open_directory
+from seamark.files import HadoopSettings, RowDirectory, open_directory
 from seamark.model.errors import CorruptRecordError
 from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
+
+log = logging.getLogger(__name__)
+CLAIMED = ".claimed"
+SENT = ".sent"
+_COMMITTED = re.compile(r"epochs/(\d+)/committed\.json")
 
 
 @dataclass(frozen=True)
@@ -59,18 +64,11 @@ class Sent:
     token: str
 
 
-log = logging.getLogger(__name__)
-
-CLAIMED = ".claimed"
-SENT = ".sent"
-_COMMITTED = re.compile(r"epochs/(\d+)/committed\.json")
-
-
 @dataclass(frozen=True)
 class EpochSpool:
     """One epoch's files, as just listed. Calls raise OSError when the storage does not answer."""
 
-    directory: Directory
+    directory: RowDirectory
     hadoop: HadoopSettings
     epoch: int
     files: frozenset[str]
@@ -105,11 +103,11 @@ class EpochSpool:
     def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> "EpochSpool":
         """Return one epoch of a spool, listed now."""
         directory = open_directory(uri, hadoop)
-        return cls(directory, hadoop, epoch, frozenset(directory.list(str(epoch))))
+        return cls(directory, hadoop, epoch, frozenset(directory.tree(str(epoch))))
 
     def has_changed(self) -> bool:
         """Return whether the epoch has other files by now than those listed."""
-        return frozenset(self.directory.list(str(self.epoch))) != self.files
+        return frozenset(self.directory.tree(str(self.epoch))) != self.files
 
     def sent(self) -> set[str]:
         """Return the handles recorded as sent."""
@@ -124,7 +122,7 @@ class EpochSpool:
         """Read a file, and return its fault as a line; "" if it has none."""
         file = replace(rows.file, path=self.path(rows.handle))
         found = spool.problem(self.directory, file)
-        return f"{self.directory.uri}/{file.path}: {found}" if found else ""
+        return f"{self.directory}/{file.path}: {found}" if found else ""
 
     def claim(self, handle: str) -> bool:
         """Claim a file, so that it cannot be aborted. Return False if it was aborted."""
@@ -144,7 +142,7 @@ class EpochSpool:
 
     def record(self, sent: Sent) -> None:
         """Make the confirmation durable."""
-        with self.directory.create(f"{self.epoch}/{uuid.uuid4().hex}{SENT}") as file:
+        with self.directory.begin(f"{self.epoch}/{uuid.uuid4().hex}{SENT}") as file:
             file.write(dump_committable(sent))
 
     def path(self, handle: str) -> str:
@@ -157,7 +155,7 @@ class SpooledBatches(Iterator[pa.RecordBatch]):
     executors."""
 
     def __init__(
-        self, directory: Directory, hadoop: HadoopSettings, paths: list[str], session: Any
+        self, directory: RowDirectory, hadoop: HadoopSettings, paths: list[str], session: Any
     ) -> None:
         self.directory, self.hadoop, self.paths, self.session = directory, hadoop, paths, session
         self._batches = (batch for path in paths for batch in spool.read(directory, path))
@@ -170,7 +168,7 @@ class SpooledBatches(Iterator[pa.RecordBatch]):
         return next(spool.read(self.directory, self.paths[0])).schema
 
 
-def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
+def read_sent(directory: RowDirectory, paths: frozenset[str]) -> set[str]:
     """Return the handles named by the records among `paths`."""
     handles: set[str] = set()
     for path in paths:
@@ -182,7 +180,7 @@ def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
         except FileNotFoundError:  # deleted since it was listed
             continue
         except CorruptRecordError as error:  # a driver died while writing it
-            log.warning("%s/%s says nothing: %s", directory.uri, path, error)
+            log.warning("%s/%s says nothing: %s", directory, path, error)
     return handles
 
 
@@ -196,5 +194,5 @@ def _is_committed(rows: SpooledRows, hadoop: HadoopSettings) -> bool:
                 return False
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return False
-    committed = (_COMMITTED.fullmatch(path) for path in job.list("epochs"))
+    committed = (_COMMITTED.fullmatch(path) for path in job.tree("epochs"))
     return any(found is not None and int(found[1]) >= rows.epoch for found in committed)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from seamark.api.checks import one_of, whole_number, yes_or_no
 from seamark.contracts.dead_letters import dead_letters_as_json
 from seamark.contracts.record_batches import PART_BYTES, in_parts
-from seamark.contracts.sink import OUTPUT_MODES
+from seamark.contracts.sink import OUTPUT_MODES, WriterContext
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
@@ -23,7 +23,7 @@ from seamark.model.findings import Finding, FindingCode
 from seamark.model.packages import load_driver
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, to_json
-from seamark.sinks.write_ahead.sink import WriteAheadSink
+from seamark.sinks.write_ahead.sink import WriteAheadSink, WriteAheadWriter
 
 CONTENT_TYPES = {"json": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
 PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -32,6 +32,8 @@ _TRIES = 3
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 _SHOWN_ANSWER = 300
+_FORMAT, _DIVIDED = b"seamark.format", b"seamark.rows_per_request"
+"""In the metadata of a spool file: `format` and `rows_per_request` when its rows were written."""
 _paused_until: dict[str, float] = {}
 """By URL: no request before, as the endpoint asked for a pause longer than a call."""
 
@@ -110,6 +112,11 @@ class HttpSink(WriteAheadSink):
             return letters
         return pa.record_batch({"value": pa.array(dead_letters_as_json(letters), pa.string())})
 
+    def create_writer(self, context: WriterContext) -> WriteAheadWriter:
+        """See `WriteAheadSink`."""
+        divided = str(self.rows_per_request).encode()
+        return _Writer(context, {_FORMAT: self.format.encode(), _DIVIDED: divided})
+
     def check_target(self) -> None:
         """Send a HEAD request; any answer will do. Raises PreflightError if none comes."""
         pool, url = self._pool(0)
@@ -127,13 +134,24 @@ class HttpSink(WriteAheadSink):
             raise ConnectionError(f"it asks for a pause, of which {left_s:.0f} s are left")
         pool, url = self._pool(time.monotonic() + self.send_timeout_s)
         for number, some in enumerate(_requests(batches, self.rows_per_request)):
-            key = f"{token}.{number}" if number else str(token)
-            self._post(pool, url, key, _arrow(some) if self.format == "arrow" else _lines(some))
+            # Of the run that wrote the rows: their columns are those of its format.
+            written = some[0].schema.metadata or {}
+            format_ = written.get(_FORMAT, self.format.encode()).decode()
+            body = _arrow(some) if format_ == "arrow" else _lines(some)
+            self._post(pool, url, self._key(token, number, written), format_, body)
 
-    def _post(self, pool: Any, url: str, key: str, body: bytes) -> None:
+    def _key(self, token: EpochToken, number: int, written: Mapping[bytes, bytes]) -> str:
+        """Return a request's key. The program's last run may have sent the epoch in requests of
+        other rows: by their keys the endpoint would drop rows that it has not taken."""
+        rows = str(self.rows_per_request)
+        if written.get(_DIVIDED, rows.encode()) != rows.encode():
+            return f"{token}.{rows}-{number}"
+        return f"{token}.{number}" if number else str(token)
+
+    def _post(self, pool: Any, url: str, key: str, format_: str, body: bytes) -> None:
         headers = {
             **self._headers(),
-            "Content-Type": CONTENT_TYPES[self.format],
+            "Content-Type": CONTENT_TYPES[format_],
             "Idempotency-Key": key,
         }
         try:
@@ -196,6 +214,18 @@ class HttpSink(WriteAheadSink):
         return type(reason).__name__
 
 
+class _Writer(WriteAheadWriter):
+    """Notes in the spool file how its rows are to be sent."""
+
+    def __init__(self, context: WriterContext, metadata: Mapping[bytes, bytes]) -> None:
+        super().__init__(context)
+        self._metadata = metadata
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `SpoolWriter`."""
+        super().write(batch.replace_schema_metadata(self._metadata))
+
+
 def _is_url(text: object) -> bool:
     try:
         parts = urlsplit(text) if isinstance(text, str) else None
@@ -232,7 +262,7 @@ def _lines(batches: list[pa.RecordBatch]) -> bytes:
 
 def _arrow(batches: list[pa.RecordBatch]) -> bytes:
     out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, batches[0].schema) as stream:
+    with pa.ipc.new_stream(out, batches[0].schema.remove_metadata()) as stream:
         for batch in batches:
             stream.write_batch(batch)
     return bytes(out.getvalue())

@@ -1,7 +1,5 @@
 """`WriteAheadSink`: the class for users to subclass, and its two ready-made uses."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -106,7 +104,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         idempotent: bool = False,
         timeout: Duration = "30s",
         rows_per_request: int = 100_000,
-    ) -> HttpSink:
+    ) -> "HttpSink":
         """Return a sink that POSTs each epoch's rows to an HTTP endpoint.
 
         url: ``http:`` or ``https:``. The login before the host and the query after ``?`` are never
@@ -123,7 +121,8 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
             of rows in Arrow.
 
         Each request has the header ``Idempotency-Key: <token>``; the second request of an epoch has
-        ``<token>.1``, and so on. A key stands for the same rows for ever.
+        ``<token>.1``, and so on. A key stands for the same rows for ever: with another
+        `rows_per_request` than in the run that wrote the epoch, they are ``<token>.<rows>-<n>``.
 
         Answers:
 
@@ -146,7 +145,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         *,
         idempotent: bool = False,
         timeout: Duration = "10min",
-    ) -> SparkFormatSink:
+    ) -> "SparkFormatSink":
         """Return a sink that writes each epoch with any of Spark's batch writers, as
         ``df.write.format(format).options(**options).mode(mode).save()``. The executors read the
         epoch's rows from the checkpoint.
@@ -172,7 +171,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         idempotent: bool = False,
         timeout: Duration = "10min",
         with_epoch: bool = False,
-    ) -> ForeachBatchSink:
+    ) -> "ForeachBatchSink":
         """Return a sink that calls ``function(df, token)`` in the driver for each epoch with rows,
         when the epoch is decided. `df` is not streaming, and has the epoch's rows; its executors
         read them from the checkpoint.

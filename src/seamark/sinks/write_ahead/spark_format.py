@@ -13,7 +13,7 @@ from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts import spool
 from seamark.contracts.sink import OUTPUT_MODES
 from seamark.contracts.write_ahead import EpochToken
-from seamark.file_systems import HadoopSettings, open_directory
+from seamark.files import HadoopSettings, open_directory
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
 from seamark.model.findings import Finding, FindingCode
@@ -128,7 +128,7 @@ def spooled_frame(batches: SpooledBatches) -> Any:
 
     schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
     files, spark = len(batches.paths), batches.session or _session()
-    read = _reader(batches.directory.uri, batches.hadoop, batches.paths)
+    read = _reader(str(batches.directory), batches.hadoop, batches.paths)
     return spark.range(0, files, 1, files).mapInArrow(read, schema)
 
 

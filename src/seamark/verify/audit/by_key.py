@@ -18,7 +18,7 @@ from seamark.contracts.read_back import FoundRows, ReadBack, UpsertingSink
 from seamark.model.errors import UserError
 from seamark.verify.audit.cells import Cell
 from seamark.verify.audit.faults import MOST_EXAMPLES, rows_at
-from seamark.verify.audit.findings import Comparison, Fault, Finding, FoundRow
+from seamark.verify.audit.findings import Comparison, Fault, FoundRow
 from seamark.verify.audit.one_sink import Question, SinkReading
 
 
@@ -166,15 +166,9 @@ class KeyAudit(SinkReading):
             lost = known.get(int(some.hash, 16)) if some.hash else None
             examples = some.examples or ([lost] if lost else [])
             place = str(Cell(epoch, "", ((epoch, task),)))
-            self.result.findings.append(
-                Finding(fault, self._question.uid, epoch, some.rows, place, examples,
-                        hash=some.hash)
-            )  # fmt: skip
+            self._find(fault, epoch, some.rows, place, examples, hash=some.hash)
         if self._unknown.rows and not self._incomplete:
-            some = self._unknown
-            self.result.findings.append(
-                Finding(Fault.FOREIGN, self._question.uid, -1, some.rows, "", some.examples)
-            )
+            self._find(Fault.FOREIGN, -1, self._unknown.rows, "", self._unknown.examples)
 
     def _asked(self) -> ReadBack:
         return ReadBack(self._question.context, self.schema, (), by_transaction=False)

@@ -59,21 +59,16 @@ class Suspect:
 
     def findings(self, sink: str, known: Mapping[int, FoundRow]) -> Iterator[Finding]:
         """Yield the cell's faults. `known` are rows by hash, found elsewhere."""
-        by, at = self.found - self.expected, str(self.cell)
-        epoch = self.cell.epoch
+        by, at, epoch = self.found - self.expected, str(self.cell), self.cell.epoch
+        few, many = (f"{hash_ or 0:016x}" for hash_ in (self.too_few, self.too_many))
+        lost = [row for hash_, row in known.items() if hash_ == self.too_few]
         if by.rows == 1 and self.too_many is not None and self.wrong:
             fault = Fault.DOUBLED if self.copies > 1 else Fault.FOREIGN
-            hash_ = f"{self.too_many:016x}"
-            yield Finding(fault, sink, epoch, 1, at, self.wrong[-1:], hash=hash_)
+            yield Finding(fault, sink, epoch, 1, at, self.wrong[-1:], hash=many)
         elif by.rows == -1 and self.too_few is not None:
-            missing = [known[self.too_few]] if self.too_few in known else []
-            hash_ = f"{self.too_few:016x}"
-            yield Finding(Fault.MISSING, sink, epoch, 1, at, missing, hash=hash_)
+            yield Finding(Fault.MISSING, sink, epoch, 1, at, lost, hash=few)
         elif by.rows == 0 and self.too_few is not None and self.wrong:
-            before = [known[self.too_few]] if self.too_few in known else []
-            hash_ = f"{self.too_few:016x}"
-            examples = [self.wrong[-1], *before]
-            yield Finding(Fault.CHANGED, sink, epoch, 1, at, examples, hash=hash_)
+            yield Finding(Fault.CHANGED, sink, epoch, 1, at, [self.wrong[-1], *lost], hash=few)
         elif by.rows < 0:
             yield Finding(Fault.MISSING, sink, epoch, -by.rows, at)
         elif by.rows > 0:
@@ -97,17 +92,17 @@ def rows_at(found: FoundRows, chosen: Any) -> list[FoundRow]:
 
 def rows_with(sink: object, asked: ReadBack, hashes: set[int]) -> dict[int, FoundRow]:
     """Return the target's rows with these hashes, one of each."""
-    found = dict[int, FoundRow]()
+    rows_found = dict[int, FoundRow]()
     wanted = np.array(sorted(hashes), np.uint64)
     if not isinstance(sink, ReadableSink) or not hashes:
-        return found
+        return rows_found
     for rows in sink.read_back(asked):
         values = row_hashes(rows.rows)
         for index in np.flatnonzero(np.isin(values, wanted)).tolist():
             only = np.zeros(len(values), bool)
             only[index] = True
-            found[int(values[index])] = rows_at(rows, only)[0]
-    return found
+            rows_found[int(values[index])] = rows_at(rows, only)[0]
+    return rows_found
 
 
 def replaces(row: FoundRow, hash_: int, lost: Suspect, known: Mapping[int, FoundRow]) -> bool:
@@ -137,13 +132,11 @@ def replaced(
 
 def exchanged(findings: list[Finding], suspects: list[Suspect]) -> list[Finding]:
     """Return the findings, with those of a row in the wrong cell told as one."""
-    single = {id(s): (s.too_few, s.too_many) for s in suspects}
     by_pair = {(s.too_few, s.too_many): s for s in suspects if s.too_few and s.too_many}
     lost = {s.too_few: s for s in suspects if s.too_few and not s.too_many}
     result, taken = [], set[str]()
     for suspect in suspects:
-        few, many = single[id(suspect)]
-        place = str(suspect.cell)
+        few, many, place = suspect.too_few, suspect.too_many, str(suspect.cell)
         other = by_pair.get((many, few)) if few and many else None
         if other is not None and other is not suspect:
             if place not in taken:

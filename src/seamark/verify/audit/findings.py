@@ -81,16 +81,8 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
-        return {
-            "fault": self.fault.value,
-            "sink": self.sink,
-            "epoch": self.epoch,
-            "rows": self.rows,
-            "place": self.place,
-            "to": self.to,
-            "hash": self.hash,
-            "examples": [row.to_json() for row in self.examples],
-        }
+        examples = [row.to_json() for row in self.examples]
+        return vars(self) | {"fault": self.fault.value, "examples": examples}
 
     def __str__(self) -> str:
         rows = "1 row" if self.rows == 1 else f"{self.rows} rows"

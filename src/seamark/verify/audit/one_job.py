@@ -1,4 +1,4 @@
-"""Audits a declared job's sinks, without a run of it; and the answer to `seamark audit`.
+"""Audits a job's sinks, without a run of it; and a declared job's answer to `seamark audit`.
 
 A job may run meanwhile: epochs committed after the audit began are not judged.
 """
@@ -15,21 +15,21 @@ from pyspark.sql import SparkSession
 from seamark.api.declarations import DeclaredSink, JobDeclaration
 from seamark.checkpoint.accepted_losses import read_losses
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
-from seamark.checkpoint.ledger import LedgerEntry, read_ledger
+from seamark.checkpoint.ledger import Ledger, LedgerEntry, read_ledger
 from seamark.checkpoint.spool import load, read_rewrites
-from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.read_back import UpsertingSink
 from seamark.model.errors import UserError
-from seamark.runtime.dead_letters import for_sink
-from seamark.runtime.hadoop_files import hadoop_settings
+from seamark.model.records import read_as
+from seamark.runtime.checkpoint_history import current_directory
+from seamark.runtime.dead_letters import NO_LETTERS, for_sink
+from seamark.runtime.job_transactions import checkpointed_job
 from seamark.runtime.spark_versions import arrow_schema
 from seamark.savepoints.restore.origin import open_job
 from seamark.verify.audit.by_key import KeyAudit, LastWrites
 from seamark.verify.audit.cells import Ledgered
 from seamark.verify.audit.findings import Fault, Finding, FoundRow, SinkResult
 from seamark.verify.audit.one_sink import Question, SinkAudit
-
-_LETTER_TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,26 @@ class AuditRequest:
     shared: bool = False
 
 
-def audit_job(
-    spark: SparkSession, declared: JobDeclaration, storage: str, request: AuditRequest
-) -> dict[str, Any]:
-    """Return the audit of a job with its checkpoints in `storage`, for people and programs.
+@dataclass(frozen=True)
+class Audited:
+    """A job as its audit needs it: its sinks with the columns of the rows that their writers get,
+    by uid; its ledger, and the attempts of epochs not in the ledger yet, of which a reader may see
+    rows soon."""
+
+    job: CheckpointedJob
+    identity: JobIdentity
+    sinks: Mapping[str, DeclaredSink]
+    schemas: Mapping[str, pa.Schema]
+    ledger: Ledger
+    undecided: Sequence[LedgerEntry]
+
+
+def audit_job(job: Audited, request: AuditRequest) -> dict[str, Any]:
+    """Return the audit of a job, for people and programs.
 
     Raises UserError if there is no ledger, or no such sink or epoch.
     """
-    audit = _JobAudit(spark, declared, storage, request)
+    audit = _JobAudit(job, request)
     results = audit.run()
     return {
         "epochs": [audit.first, audit.last],
@@ -64,32 +76,51 @@ def answer_audit(
     spark: SparkSession, declared: JobDeclaration, storage: str, asked: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Answer to a request of `seamark audit`."""
-    request = AuditRequest(
-        asked["first"], asked["last"], asked["sinks"], asked["epoch_columns"], asked["shared"]
+    request = read_as(AuditRequest, asked, newer=True)
+    return audit_job(declared_job(spark, declared, storage), request)
+
+
+def declared_job(spark: SparkSession, declared: JobDeclaration, storage: str) -> Audited:
+    """Return a declared job with its checkpoints in `storage`. Raises UserError if there are
+    none."""
+    directory = f"{storage}/{current_directory(storage, declared.directory)}"
+    store = open_job(spark, directory, declared.spark_directory)
+    try:
+        identity = store.open_existing(declared.name)
+    except FileNotFoundError:
+        raise UserError(
+            f"{store.uri} holds no checkpoint of job {declared.name!r}: it has never run with "
+            "this storage, so there is nothing to audit"
+        ) from None
+    ledger = read_ledger(store)
+    return Audited(
+        checkpointed_job(spark, declared, store),
+        identity,
+        declared.sinks,
+        {uid: _schema(sink) for uid, sink in declared.sinks.items()},
+        ledger,
+        [*_undecided(store, ledger)],
     )
-    return audit_job(spark, declared, storage, request)
+
+
+def _undecided(store: CheckpointStore, ledger: Ledger) -> Iterator[LedgerEntry]:
+    last = max((entry.epoch for entry in ledger.entries), default=-1)
+    for epoch in store.epochs():
+        if epoch > last:
+            for generation in store.epoch(epoch).prepared:
+                yield LedgerEntry(epoch, generation, None, store.read_prepared(epoch, generation))
 
 
 class _JobAudit:
-    def __init__(
-        self, spark: SparkSession, declared: JobDeclaration, storage: str, request: AuditRequest
-    ) -> None:
-        directory = f"{storage}/{declared.directory}"
-        self._declared, self._request, self._spark = declared, request, spark
-        self._store = store = open_job(spark, directory, declared.spark_directory)
-        try:
-            self._identity = store.open_existing(declared.name)
-        except FileNotFoundError:
+    def __init__(self, audited: Audited, request: AuditRequest) -> None:
+        self._audited, self._request = audited, request
+        self._store = store = audited.job.store
+        self._sinks = audited.sinks
+        if unknown := {*request.sinks, *(request.epoch_columns or {})} - {*self._sinks}:
             raise UserError(
-                f"{store.uri} holds no checkpoint of job {declared.name!r}: it has never run with "
-                "this storage, so there is nothing to audit"
-            ) from None
-        if unknown := {*request.sinks, *(request.epoch_columns or {})} - {*declared.sinks}:
-            raise UserError(
-                f"the program declares no sink {min(unknown)!r}; there are "
-                + ", ".join(declared.sinks)
+                f"there is no sink {min(unknown)!r}; there are {', '.join(self._sinks)}"
             )
-        self._entries, self._totals, self._unreadable = read_ledger(store)
+        self._entries, self._totals, self._unreadable = audited.ledger
         if not self._entries:
             raise UserError(f"{store.uri}: no epoch is committed, so there is nothing to audit")
         kept = (self._entries[0].epoch, self._entries[-1].epoch)
@@ -100,19 +131,11 @@ class _JobAudit:
                 f"--epochs {self.first}..{self.last}: the ledger has the epochs "
                 f"{kept[0]} to {kept[1]}"
             )
-        self._job = CheckpointedJob(
-            declared.name,
-            {uid: one.sink for uid, one in declared.sinks.items()},
-            store,
-            declared.checkpoint,
-            {one.uid: one.schema for one in declared.sinks.values()},
-            hadoop_settings(spark),
-        )
 
     def run(self) -> list[SinkResult]:
         """Audit the sinks, then compare those with the same rows."""
-        chosen = self._request.sinks or list(self._declared.sinks)
-        audits = {uid: self._audit_of(self._declared.sinks[uid]) for uid in chosen}
+        chosen = self._request.sinks or list(self._sinks)
+        audits = {uid: self._audit_of(self._sinks[uid]) for uid in chosen}
         for audit in audits.values():
             audit.run()
             audit.look_closer()
@@ -144,14 +167,15 @@ class _JobAudit:
             )
         asked = (self.first, self.last)
         since = max(self._unreadable, default=-1) + 1
-        writes = LastWrites(declared.uid, self._entries, self._undecided(), asked, since)
+        undecided = iter(self._audited.undecided)
+        writes = LastWrites(declared.uid, self._entries, undecided, asked, since)
         return KeyAudit(question, writes, self._incomplete(declared.uid))
 
     def _question(self, declared: DeclaredSink) -> Question:
         uid, sink = declared.uid, declared.sink
         ledgered = Ledgered()
         rewrites = read_rewrites(self._store.files, uid, sink)
-        for entry in [*self._entries, *self._undecided()]:
+        for entry in [*self._entries, *self._audited.undecided]:
             judged = self.first <= entry.epoch <= self.last
             part = entry.sinks.get(uid)
             if part is not None:
@@ -171,28 +195,20 @@ class _JobAudit:
         return Question(
             uid,
             sink,
-            self._job.context(uid, 0, self._identity),
-            _schema(declared),
+            self._audited.job.context(uid, 0, self._audited.identity),
+            self._audited.schemas[uid],
             ledgered,
             None if why else total,
             why,
             columns.get(uid, ""),
-            known and uid not in {one.dead_letters_of for one in self._declared.sinks.values()},
+            known and uid not in {one.dead_letters_of for one in self._sinks.values()},
             foreign,
         )
-
-    def _undecided(self) -> Iterator[LedgerEntry]:
-        """Yield the attempts of epochs not in the ledger yet: a reader may see them soon."""
-        for epoch in self._store.epochs():
-            if epoch > self._entries[-1].epoch:
-                for generation in self._store.epoch(epoch).prepared:
-                    sinks = self._store.read_prepared(epoch, generation)
-                    yield LedgerEntry(epoch, generation, None, sinks)
 
     def _incomplete(self, uid: str) -> str:
         """Return why the target may have rows of this job that the ledger does not know; "" if it
         cannot."""
-        identity, first = self._identity, self._entries[0].epoch
+        identity, first = self._audited.identity, self._entries[0].epoch
         if identity.restored_from is not None:
             return "the job was restored: rows of the job before it are in no ledger here"
         if self._unreadable:
@@ -243,10 +259,6 @@ def _columns(schema: pa.Schema) -> list[tuple[str, str]]:
 def _schema(declared: DeclaredSink) -> pa.Schema:
     """Return the columns of the rows that the sink's writer gets."""
     if declared.dead_letters_of:
-        fields = [(column.name, _LETTER_TYPES[column.type]) for column in DEAD_LETTER_SCHEMA]
-        empty = pa.schema(fields).empty_table().to_batches() or [
-            pa.RecordBatch.from_pylist([], pa.schema(fields))
-        ]
-        return for_sink(declared.sink, empty[0]).schema
+        return for_sink(declared.sink, NO_LETTERS).schema
     rows = declared.dataframe.selectExpr(*declared.select_expressions)
     return arrow_schema(rows.schema, "UTC")

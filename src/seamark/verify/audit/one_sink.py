@@ -35,6 +35,7 @@ from seamark.verify.audit.faults import (
 from seamark.verify.audit.findings import Comparison, Fault, Finding, FoundRow, SinkResult
 
 _MOST_LOOKED_FOR = 100_000
+_NO_BATCH = pa.record_batch({"none": pa.nulls(0)})
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,10 @@ class SinkReading:
             return {}
         return rows_with(self._question.sink, self._asked(), hashes)
 
+    def _find(self, fault: Fault, epoch: int, rows: int, *place: Any, **more: Any) -> None:
+        """Add a finding on this sink; the arguments are those of `Finding`."""
+        self.result.findings.append(Finding(fault, self._question.uid, epoch, rows, *place, **more))
+
     def _asked(self) -> ReadBack:
         question = self._question
         return ReadBack(
@@ -107,19 +112,19 @@ class SinkAudit(SinkReading):
         sink, result = self.readable(), self.result
         if sink is None:
             return
-        found: dict[Any, RowSums] = {}
+        sums_found: dict[Any, RowSums] = {}
         try:
             for rows in sink.read_back(self._asked()):
                 key = (rows.writers, rows.epoch, rows.target)
-                found[key] = found.get(key, NO_ROWS) + sums(row_hashes(rows.rows))
+                sums_found[key] = sums_found.get(key, NO_ROWS) + sums(row_hashes(rows.rows))
         except UserError as error:
             result.notes.append(str(error))
             return
-        self._cells = self._sorted(found)
+        self._cells = self._sorted(sums_found)
         if self._cells is None:
             return
         counted: dict[Cell, RowSums] = {}
-        for (writers, epoch, target), added in found.items():
+        for (writers, epoch, target), added in sums_found.items():
             rows = FoundRows(_NO_BATCH, writers, epoch, target)
             if writers == ():
                 self._foreign += added
@@ -127,7 +132,7 @@ class SinkAudit(SinkReading):
                 counted[cell] = counted.get(cell, NO_ROWS) + added
         expected = self._cells.expected
         result.expected_rows = sum(part.rows for part in expected.values())
-        result.found_rows = sum(part.rows for part in found.values())
+        result.found_rows = sum(part.rows for part in sums_found.values())
         for cell in sorted({*expected, *counted}):
             wanted, there = expected.get(cell, NO_ROWS), counted.get(cell, NO_ROWS)
             if wanted != there:
@@ -175,7 +180,7 @@ class SinkAudit(SinkReading):
         self.result.findings += exchanged(findings, suspects)
         if foreign:
             examples = [row for row in foreign if row.values][:MOST_EXAMPLES]
-            self.result.findings.append(Finding(Fault.FOREIGN, uid, -1, len(foreign), "", examples))
+            self._find(Fault.FOREIGN, -1, len(foreign), "", examples)
 
     def _sorted(self, found: Mapping[Any, RowSums]) -> Cells | None:
         """Return the cells that the target's answers allow to tell apart."""
@@ -218,16 +223,11 @@ class SinkAudit(SinkReading):
                 self._strange.append((row, hash_))
                 continue
             cell = copied[hash_]
-            self.result.findings.append(
-                Finding(
-                    Fault.DOUBLED, self._question.uid, cell.epoch, 1, str(cell), [row],
-                    hash=f"{hash_:016x}",
-                )
-            )  # fmt: skip
+            self._find(Fault.DOUBLED, cell.epoch, 1, str(cell), [row], hash=f"{hash_:016x}")
 
     def _epochs_of(self, hashes: set[int]) -> dict[int, Cell]:
         """Return the cells of the job's own rows with these hashes."""
-        sink, found = self._question.sink, dict[int, Cell]()
+        sink, cells = self._question.sink, dict[int, Cell]()
         assert isinstance(sink, ReadableSink) and self._cells is not None
         wanted = np.array(sorted(hashes), np.uint64)
         for rows in sink.read_back(self._asked()):
@@ -237,8 +237,8 @@ class SinkAudit(SinkReading):
             values = row_hashes(rows.rows)
             if cell is not None:
                 for hash_ in values[np.isin(values, wanted)].tolist():
-                    found[hash_] = cell
-        return found
+                    cells[hash_] = cell
+        return cells
 
     def _without_torn(self) -> list[Suspect]:
         """Tell the epochs of which some cells are wholly absent and others are not; return the
@@ -256,11 +256,5 @@ class SinkAudit(SinkReading):
                 continue
             torn |= set(gone)
             rows = sum(expected[cell].rows for cell in gone)
-            places = "; ".join(map(str, gone))
-            self.result.findings.append(
-                Finding(Fault.TORN, self._question.uid, epoch, rows, places)
-            )
+            self._find(Fault.TORN, epoch, rows, "; ".join(map(str, gone)))
         return [suspect for cell, suspect in self._suspects.items() if cell not in torn]
-
-
-_NO_BATCH = pa.record_batch({"none": pa.nulls(0)})

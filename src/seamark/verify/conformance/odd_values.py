@@ -51,6 +51,14 @@ _TEXTS = (
     "é", "e\u0301", "😀", "\u2028", "\ufeffbom", "\x7f", "\u0001", "NaN", "true", "A", "a",
     "x\\'y\\\"z", "ß'\\\n" * 2_000_000,
 )  # fmt: skip
+ODD_NAMES: Sequence[str] = (
+    "rowid", "ROWID", "oid", "_rowid_", "ctid", "xmin", "tableoid", "my_row_id", "_id", "op",
+    "epoch", "place", "n0", "v0", "c0", "s0", "s", "t", "target", "newest", "excluded", "count",
+    "index", "select", "user", "order", "N", "_metadata", "_change_type", "_commit_version",
+    "a.b", "a b", " a", "a ", "", "a,b", "a;b", "{a}", "(a)", "a=b", "a/b", "a\nb", "a\tb", "a\\b",
+    'a"b', "a'b", "a`b", "%s", "%", "{}", ":a", "?", "@a", "$1", "--", "é", "😀", "ünï", "x" * 63,
+    "x" * 64, "é" * 40, "x" * 300, "key", "value", "topic", "partition", "_seamark_op", "a\0b",
+)  # fmt: skip
 
 
 def _digits(*numbers: str) -> dict[str, Decimal]:
@@ -99,15 +107,6 @@ ODD_VALUES: Mapping[str, tuple[pa.DataType, Mapping[str, Any]]] = {
 """By Spark type: Arrow's type, and each value by the text that Spark's CAST makes of it (in UTC),
 or, if it is nested, to_json. Dates and times are days and microseconds since 1970. Null belongs to
 each."""
-
-ODD_NAMES: Sequence[str] = (
-    "rowid", "ROWID", "oid", "_rowid_", "ctid", "xmin", "tableoid", "my_row_id", "_id", "op",
-    "epoch", "place", "n0", "v0", "c0", "s0", "s", "t", "target", "newest", "excluded", "count",
-    "index", "select", "user", "order", "N", "_metadata", "_change_type", "_commit_version",
-    "a.b", "a b", " a", "a ", "", "a,b", "a;b", "{a}", "(a)", "a=b", "a/b", "a\nb", "a\tb", "a\\b",
-    'a"b', "a'b", "a`b", "%s", "%", "{}", ":a", "?", "@a", "$1", "--", "é", "😀", "ünï", "x" * 63,
-    "x" * 64, "é" * 40, "x" * 300, "key", "value", "topic", "partition", "_seamark_op", "a\0b",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

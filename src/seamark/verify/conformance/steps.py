@@ -30,7 +30,7 @@ from seamark.contracts.sink import (
     WriterContext,
 )
 from seamark.contracts.spool import spool_directory
-from seamark.file_systems.location import encoded
+from seamark.files.location import encoded
 from seamark.model import failpoints
 from seamark.model.errors import SeamarkError
 from seamark.verify.proxy import CuttingProxy, Side

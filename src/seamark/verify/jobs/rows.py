@@ -34,7 +34,7 @@ job.sink(
 if "postgres" in options:
     job.sink(
         rows,
-        sm.PostgresSink(options["postgres"], table="verify_rows", create_table=True),
+        sm.PostgresSink(options["postgres"], table="verify_rows", mode="prepared"),
         uid="to-postgres",
     )
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 from seamark.savepoints.edit.diff import Difference, diff
 from seamark.savepoints.record import Source
 from tests.unit.savepoints.test_record import a_savepoint
 
 
 def test_the_same_state_at_another_time_and_place_is_no_difference(tmp_path: Path) -> None:
-    savepoint = a_savepoint(LocalFiles(tmp_path))
+    savepoint = a_savepoint(LocalDirectory(tmp_path))
     later = replace(savepoint, created_at=99.0, uri="file:/elsewhere", files={"other": (1, 2)})
     assert diff(savepoint, later) == []
 
 
 def test_everything_that_differs_is_named_once(tmp_path: Path) -> None:
-    old = a_savepoint(LocalFiles(tmp_path))
+    old = a_savepoint(LocalDirectory(tmp_path))
     (operator,) = old.operators
     (store,) = operator.stores
     first, second = store.families

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.spark_files import not_its_own
 from seamark.checkpoint.store import CheckpointStore
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import DamagedCheckpointError, SavepointError, UserError
 from seamark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
 from seamark.runtime.kafka_topics import Subscription
@@ -30,7 +31,7 @@ from seamark.savepoints.edit.offsets import (
     write_copy,
 )
 from seamark.savepoints.record import SavepointRecord, Source, read_savepoint, write_savepoint
-from seamark.savepoints.restore.from_savepoint import topic_changes
+from seamark.savepoints.restore.from_savepoint import TopicChanges, topic_changes
 from seamark.savepoints.state.copies import copier
 from tests.unit.savepoints.test_record import a_savepoint
 
@@ -59,8 +60,12 @@ def plain(found: Sequence[Move]) -> list[tuple[str, int, int | None, int | None]
 def test_a_rewind_never_goes_forward_and_a_position_does() -> None:
     back = Change(position=at(clicks=15), only_back=True)
     assert plain(moves(CLICKS, back, nothing)) == [("clicks", 0, 10, 10), ("clicks", 1, 20, 15)]
-    both = Change(position=at(clicks=15))
-    assert plain(moves(CLICKS, both, nothing)) == [("clicks", 0, 10, 15), ("clicks", 1, 20, 15)]
+    both = moves(CLICKS, Change(position=at(clicks=15)), {"clicks": [0, 1, 2]}.__getitem__)
+    assert plain(both) == [
+        ("clicks", 0, 10, 15),
+        ("clicks", 1, 20, 15),
+        ("clicks", 2, None, 15),  # it has come since: Spark would read it from its start
+    ]
 
 
 def test_another_name_keeps_the_offsets_unless_a_position_is_given() -> None:
@@ -125,6 +130,9 @@ def test_what_becomes_of_the_rows() -> None:
     assert "older than the watermark (2026-09-21T14:13:20Z)" in consequences(
         [back], 1_790_000_000_000
     )[0]  # fmt: skip
+    assert "watermark (51700344384000000 ms since 1970)" in consequences(
+        [back], 51_700_344_384_000_000
+    )[0], "seconds taken for milliseconds give a watermark beyond Python's years"  # fmt: skip
     assert consequences([stays], 0) == [
         "No row is read again or left out: the guarantee stays as it was."
     ]
@@ -164,25 +172,67 @@ def reads(*topics: str) -> Subscription:
     return Subscription(topics)
 
 
+def changes(sources: list[Source], reading: dict[str, Subscription]) -> TopicChanges:
+    return topic_changes("/s", sources, reading, dict.fromkeys(reading, "kafka"))
+
+
 def test_topics_that_are_no_longer_read() -> None:
-    found = topic_changes("/s", [CLICKS, ORDERS, FILES], {"clicks": reads("clicks", "more")})
+    found = changes([CLICKS, ORDERS, FILES], {"clicks": reads("clicks", "more")})
     assert (found.problems, found.offsets, found.begun) == ((), {}, frozenset())
     assert found.added == {"clicks": ("more",)}
-    found = topic_changes("/s", [ORDERS], {"orders": reads("returns", "bought")})
+    found = changes([ORDERS], {"orders": reads("returns", "bought")})
     assert found.offsets == {"orders": {"returns": {"0": 7}}}
     assert found.begun == frozenset()
     (problem,) = found.problems
     assert "'orders' is at offsets of topic 'orders'" in problem
     assert "seamark offsets set --topic orders=bought /s;" in problem
-    found = topic_changes("/s", [CLICKS], {"clicks": reads("views")})
+    found = changes([CLICKS], {"clicks": reads("views")})
     assert (found.begun, found.added) == (frozenset({"clicks"}), {})
+
+
+def test_a_source_that_reads_kafka_now_does_not_go_on_from_another_systems_offset() -> None:
+    found = changes([FILES, CLICKS], {"files": reads("clicks")})
+    (problem,) = found.problems
+    assert problem.startswith(
+        "source 'files' is at the offset {\"logOffset\": 3}, from which 'kafka', its kind in the "
+        "program, cannot go on; give it a uid of its own"
+    )
+    assert (found.begun, found.offsets, found.added) == (frozenset({"files"}), {}, {})
+    unread = changes([Source("files", 2, None)], {"files": reads("clicks")})
+    assert (unread.problems, unread.begun) == ((), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("offset", "before", "now", "fits"),
+    [
+        (5, "", "FileSource", False),
+        (5, "FileSource", "FileSource", False),
+        (5, "", "rate", True),
+        (5, "rate", "socket", False),
+        (5, "rate", "rate", True),
+        (5, "rate", "", True),
+        ({"logOffset": 3}, "", "FileSource", True),
+        ({"logOffset": 3}, "", "a-source-of-ones-own", True),  # it may use a class of Spark's
+        ({"t": {"0": 1}}, "", "FileSource", False),
+        ({"t": {"0": 1}}, "", "a-source-of-ones-own", True),
+        ({"t": {"0": 1}}, "", "kafka", True),
+        ({}, "", "kafka", True),
+        (None, "rate", "kafka", True),
+    ],
+)
+def test_an_offset_fits_its_own_kind_of_source(
+    offset: Any, before: str, now: str, fits: bool
+) -> None:
+    clause = not_its_own("a", offset, before, now)
+    assert (clause == "") is fits
+    assert ("of 'rate'" in clause) is (before == "rate" and not fits)
 
 
 def test_a_jobs_own_offsets_have_their_sources_names(tmp_path: Path) -> None:
     from seamark.savepoints.take.checkpoint import sources_of_job
 
-    files = LocalFiles(tmp_path)
-    store = CheckpointStore(files, LocalFiles(tmp_path / "spark"))
+    files = LocalDirectory(tmp_path)
+    store = CheckpointStore(files, LocalDirectory(tmp_path / "spark"))
     with pytest.raises(SavepointError, match="no complete checkpoint"):
         sources_of_job(store)
     files.create("spark/commits/9", b"v1\n{}")
@@ -198,7 +248,7 @@ def test_a_jobs_own_offsets_have_their_sources_names(tmp_path: Path) -> None:
 ROWS = "state/0/default/part-0.parquet"
 
 
-def with_files_of(files: LocalFiles) -> SavepointRecord:
+def with_files_of(files: LocalDirectory) -> SavepointRecord:
     """Write a savepoint with its files there, with rows of more than a copier's piece."""
     data = {
         ROWS: random.Random(1).randbytes(3_000_001),
@@ -212,7 +262,7 @@ def with_files_of(files: LocalFiles) -> SavepointRecord:
     return savepoint
 
 
-def local(source: LocalFiles, target: LocalFiles) -> Any:
+def local(source: LocalDirectory, target: LocalDirectory) -> Any:
     def spark() -> Any:
         raise AssertionError("no Spark is needed here")
 
@@ -220,10 +270,13 @@ def local(source: LocalFiles, target: LocalFiles) -> Any:
 
 
 def test_a_copy_has_other_offsets_and_the_rest_of_the_savepoint(tmp_path: Path) -> None:
-    here, there = LocalFiles(tmp_path / "here"), LocalFiles(tmp_path / "there")
+    here, there = LocalDirectory(tmp_path / "here"), LocalDirectory(tmp_path / "there")
     savepoint = with_files_of(here)
     before = {path: here.read(path) for path in [*savepoint.files, "savepoint.json"]}
-    write_copy(savepoint, {"clicks": {"clicks": {"0": 2}}}, here, there, local(here, there))
+    copied = write_copy(
+        savepoint, {"clicks": {"clicks": {"0": 2}}}, here, there, local(here, there)
+    )
+    assert copied.offsets_set and not savepoint.offsets_set
     copy = read_savepoint(there)
     clicks, rates = savepoint.sources
     assert copy.sources == (replace(clicks, offset={"clicks": {"0": 2}}), rates)
@@ -236,7 +289,7 @@ def test_a_copy_has_other_offsets_and_the_rest_of_the_savepoint(tmp_path: Path) 
 
 
 def test_a_copy_of_what_is_damaged_is_no_savepoint(tmp_path: Path) -> None:
-    here, there = LocalFiles(tmp_path / "here"), LocalFiles(tmp_path / "there")
+    here, there = LocalDirectory(tmp_path / "here"), LocalDirectory(tmp_path / "there")
     savepoint = with_files_of(here)
     with (tmp_path / "here" / ROWS).open("r+b") as file:
         file.write(b"x")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.spool import SpoolFile
+from seamark.files.local import LocalDirectory
 from seamark.model.errors import StorageHangsError
 from seamark.savepoints.restore import checkpoint
 
@@ -20,7 +20,7 @@ def test_a_storage_that_hangs_while_rows_are_copied_is_named(
 ) -> None:
     monkeypatch.setattr(checkpoint, "COPY_S", 0.3)
     source, target = (
-        CheckpointStore(LocalFiles(tmp_path / name), LocalFiles(tmp_path / name / "spark"))
+        CheckpointStore(LocalDirectory(tmp_path / name), LocalDirectory(tmp_path / name / "spark"))
         for name in ("old", "new")
     )
     file = SpoolFile(source.channel_state_uri, "3/rows.arrow", 1, 10, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.files.local import LocalDirectory
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 from seamark.savepoints.restore.location import Placement, _offsets
 from seamark.savepoints.state.layout import hashmap_problems
@@ -30,7 +30,7 @@ def operator(name: str, *families: ColumnFamily) -> Operator:
 
 
 def test_sources_take_their_offsets_to_their_new_places(tmp_path: Path) -> None:
-    savepoint = a_savepoint(LocalFiles(tmp_path))
+    savepoint = a_savepoint(LocalDirectory(tmp_path))
     placement = Placement({}, {"clicks": 2, "rates": 0})
     settings = {"spark.sql.shuffle.partitions": "6"}
     version, metadata, *lines = _offsets(ENTRY, savepoint, placement, settings).decode().split("\n")
@@ -42,7 +42,7 @@ def test_sources_take_their_offsets_to_their_new_places(tmp_path: Path) -> None:
 
 def test_a_source_without_a_place_is_dropped(tmp_path: Path) -> None:
     placement = Placement({}, {"rates": 0})
-    data = _offsets(ENTRY, a_savepoint(LocalFiles(tmp_path)), placement, {})
+    data = _offsets(ENTRY, a_savepoint(LocalDirectory(tmp_path)), placement, {})
     assert data.decode().split("\n")[2:] == ["-"]
 
 

@@ -4,18 +4,22 @@ two files. A kill is an exception at a failpoint."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from seamark.api.config import StateBackend
-from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore
+from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError
 from seamark.runtime.operator_uids import OperatorUids
+from seamark.savepoints.restore.from_savepoint import SavepointOrigin, TopicChanges
+from seamark.savepoints.restore.lineage import Place
 from seamark.savepoints.restore.options import NewJob, new_side
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import ClaimMode, RestorePlan, SinkPlan
@@ -35,6 +39,7 @@ class Given(Origin):
     kind = "savepoint"
     name = "the origin"
     job_id, epoch, watermark_ms = "a" * 32, 7, 0
+    placement = "of one program"
 
     def __init__(self, job: NewJob, waits: tuple[int, ...] = (), *, taken: bool = False) -> None:
         self.state = new_side(job, 3)
@@ -57,10 +62,10 @@ class Given(Origin):
         yield from ()
 
     def decisions(self) -> dict[str, Any]:
-        return {"waits": self._waits, **self.fixed()}
+        return {"waits": self._waits}
 
-    def fixed(self) -> dict[str, Any]:
-        return {"partitions": self._job.partitions}
+    def fixed(self, parts: Parts) -> dict[str, Any]:
+        return {"partitions": self._job.partitions, "placement": self.placement}
 
     def claim(self, job_id: str, directory: str) -> None:
         if self._taken:
@@ -89,12 +94,14 @@ def a_job(partitions: int = 3) -> NewJob:
 
 
 def a_target(directory: Path) -> CheckpointStore:
-    return CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    return CheckpointStore(LocalDirectory(directory), LocalDirectory(directory / "spark"))
 
 
 def restore(target: CheckpointStore, origin: Given, job: NewJob) -> None:
     plan = RestorePlan(PATH, "savepoint", None, origin.state, origin.state, ClaimMode.NO_CLAIM)
-    write_job(target, job, Prepared(plan, origin, begun=read_marker(target, PATH)), origin)
+    write_job(
+        Place(target, 1), job, Prepared(plan, origin, begun=read_marker(target, PATH)), origin
+    )
 
 
 @pytest.mark.parametrize("waits", [(), (6, 7)])
@@ -142,6 +149,10 @@ def test_a_restore_that_is_cut_off_comes_to_the_same_end(
     assert decided is not None
     with pytest.raises(RestoreError, match="begun with partitions 3; end it with those"):
         restore(target, Given(a_job(4)), a_job(4))
+    changed = Given(a_job(), (7,))
+    changed.placement = "of another"
+    with pytest.raises(RestoreError, match="begun with other operators or sources; end it"):
+        restore(target, changed, a_job())
     restore(target, origin, a_job())
     identity = target.read_identity()
     assert (identity.job_id, identity.lineage_id) == (decided["job_id"], decided["lineage_id"])
@@ -153,4 +164,25 @@ def test_an_origin_that_another_job_has_claimed_leaves_nothing_behind(tmp_path: 
     target = a_target(tmp_path)
     with pytest.raises(RestoreError, match="another job was first"):
         restore(target, Given(a_job(), taken=True), a_job())
-    assert target.files.tree() == []
+    assert target.files.tree() == {}
+
+
+def test_a_program_with_its_parts_elsewhere_does_not_finish_a_savepoints_copy() -> None:
+    def fixed(numbers: dict[str, int], lines: tuple[int, ...] = (0,), **given: Any) -> Any:
+        uids = OperatorUids({0: "in"}, {n: uid for uid, n in numbers.items()}, lines)
+        job = replace(a_job(), program=Program(NO_QUERY, "append", uids))
+        origin = SavepointOrigin.__new__(SavepointOrigin)
+        origin._job, origin._topics = job, TopicChanges(**given)
+        operators: list[Any] = [SimpleNamespace(uid=uid) for uid in ("a", "b")]
+        parts = Parts([(o, numbers[o.uid]) for o in operators], [])
+        return origin.fixed(parts)
+
+    first = fixed({"a": 0, "b": 1})
+    assert fixed({"b": 1, "a": 0}) == first
+    assert {**fixed({"a": 1, "b": 0}), "placement": ""} == {**first, "placement": ""}
+    for other in (
+        fixed({"a": 1, "b": 0}),
+        fixed({"a": 0, "b": 1}, lines=(0, 0)),
+        fixed({"a": 0, "b": 1}, offsets={"in": {"clicks": {"0": 5}}}),
+    ):
+        assert other != first

@@ -6,15 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.inspection import committables_of, inspect_records
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.files.local import LocalDirectory
+from seamark.model import failpoints
+from seamark.protocol import procedures
 from seamark.protocol.states import Seal
 from seamark.savepoints.record import SavepointRecord, Sink, read_savepoint, write_savepoint
+from seamark.savepoints.restore.checkpoint import find_waiting, read_waiting
 from seamark.savepoints.restore.target import take_over
 from seamark.savepoints.take.uncommitted import (
     by_epoch,
-    counted,
     merged,
     problems,
     uncommitted,
@@ -27,14 +30,14 @@ NO_SPARK: Any = None
 
 
 def a_job(directory: Path, job_id: str = "a" * 32) -> CheckpointStore:
-    store = CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    store = CheckpointStore(LocalDirectory(directory), LocalDirectory(directory / "spark"))
     store.create_identity(JobIdentity(job_id, "l" * 32, "clicks", 0, 1.5))
     return store
 
 
 def a_savepoint_of(directory: Path) -> SavepointRecord:
     return replace(
-        a_savepoint(LocalFiles(directory.parent / "savepoint")),
+        a_savepoint(LocalDirectory(directory.parent / "savepoint")),
         sinks=(Sink("to-kafka", "KafkaSink", 30), Sink("files", "FileSink")),
         job_directory=directory.as_uri(),
     )
@@ -83,7 +86,7 @@ def test_epochs_that_wait_together_stay_apart(tmp_path: Path) -> None:
     savepoint = replace(
         a_savepoint_of(tmp_path / "job"), committables=committables, earlier=earlier, sinks=sinks
     )
-    files = LocalFiles(tmp_path / "written")
+    files = LocalDirectory(tmp_path / "written")
     write_savepoint(files, savepoint)
     read = read_savepoint(files)
     expected = {
@@ -95,7 +98,7 @@ def test_epochs_that_wait_together_stay_apart(tmp_path: Path) -> None:
     store.seal(5, 1, Seal.COMMIT)
     store.write_committed(5, 1)
     assert list(uncommitted(NO_SPARK, read)) == [6, 7]
-    assert counted(by_epoch(read)) == {"to-kafka": 5, "files": 1}
+    assert committables_of((by_epoch(read)).values()) == {"to-kafka": 5, "files": 1}
 
 
 def test_the_restored_job_holds_them_as_an_attempt_of_its_own(tmp_path: Path) -> None:
@@ -113,3 +116,33 @@ def test_only_the_sink_that_made_them_can_commit_them(tmp_path: Path) -> None:
     assert unfit(savepoint, {"files": "FileSink"}) == ["to-kafka"]
     (problem,) = problems(savepoint, {"to-kafka": "PostgresSink"})
     assert "2 transactions" in problem and "PostgresSink" in problem
+
+
+def test_what_a_superseding_restore_has_left_is_still_to_commit(tmp_path: Path) -> None:
+    """`-n` without the sink: a later restore of the savepoint, with the sink, commits it."""
+    store = a_job(tmp_path / "job")
+    both = {**PARTS, "files": SinkEpoch(9, (b"file",))}
+    committables, _, _ = merged({7: both}, 7)
+    sinks = (Sink("to-kafka", "KafkaSink", 30), Sink("files", "FileSink", 9))
+    savepoint = a_savepoint_of(tmp_path / "job")
+    savepoint = replace(savepoint, committables=committables, sinks=sinks)
+    failpoints.drive(procedures.take_over(store))
+    store.write_prepared(7, 1, both, None)
+    store.seal(7, 1, Seal.COMMIT)
+    store.leaves = {"to-kafka": 2}
+    store.write_committed(7, 1)
+    assert uncommitted(NO_SPARK, savepoint) == {7: PARTS}
+    failpoints.drive(procedures.supersede(1, {"lineage": 2}, store))
+    assert uncommitted(NO_SPARK, savepoint) == {7: PARTS}
+    # Of a retained checkpoint as well.
+    assert find_waiting(store, inspect_records(store, 7)) == [(7, 1)]
+    assert read_waiting(store, 7, 1) == PARTS
+
+
+def test_an_emptied_superseded_lineage_had_committed_all_that_it_decided(tmp_path: Path) -> None:
+    store = a_job(tmp_path / "job")
+    savepoint = a_savepoint_of(tmp_path / "job")
+    failpoints.drive(procedures.take_over(store))
+    assert uncommitted(NO_SPARK, savepoint) == {7: PARTS}
+    failpoints.drive(procedures.supersede(1, {"lineage": 2}, store))
+    assert uncommitted(NO_SPARK, savepoint) == {}

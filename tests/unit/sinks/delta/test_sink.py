@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seamark.file_systems import HadoopSettings
+from seamark.files import HadoopSettings
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink, types
@@ -23,6 +23,8 @@ from seamark.sinks.delta.store import delta_options
         ("file:///data/a table", "/data/a table"),
         ("s3://bucket/orders/", "s3://bucket/orders"),
         ("s3a://bucket/a/b", "s3a://bucket/a/b"),
+        ("gs://bucket/a/b/", "gs://bucket/a/b"),
+        ("abfss://c@a.dfs.core.windows.net/t", "abfss://c@a.dfs.core.windows.net/t"),
         ("hdfs://name:8020/a/b/", "hdfs://name:8020/a/b"),
     ],
 )
@@ -30,7 +32,9 @@ def test_a_path_is_local_or_on_hdfs_or_s3(given: Any, path: str) -> None:
     assert DeltaSink(given).path == path
 
 
-@pytest.mark.parametrize("path", ["", "s3://bucket", "s3a://", "hdfs:///orders", "gs://b/t", None])
+@pytest.mark.parametrize(
+    "path", ["", "s3://bucket", "s3a://", "hdfs:///orders", "gs://b", "az://b/t", None]
+)
 def test_other_paths_are_refused(path: Any) -> None:
     with pytest.raises(ConfigurationError, match="DeltaSink: path"):
         DeltaSink(path)
@@ -46,6 +50,7 @@ def test_other_paths_are_refused(path: Any) -> None:
         "/a\\b",
         "s3a://b/a#1",
         "s3://b/a?",
+        "gs://b/a#1",
         "hdfs://n/a b",
         "hdfs://n/é",
     ],

@@ -59,7 +59,7 @@ def duckdb_rows(pattern: str, columns: str = "*") -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"path": "gs://bucket/x"}, "path has the scheme 'gs', and Seamark has no client"),
+        ({"path": "gs://bucket/x"}, "path is 'gs://bucket/x', .*or a DeltaSink there"),
         ({"format": "orc"}, "format is 'orc'; allowed are 'parquet', 'json', 'csv'"),
         ({"format": "csv", "compression": "snappy"}, "compression of csv is 'snappy'; allowed are"),
         ({"compression": "brotli"}, "compression of parquet is 'brotli'; allowed are 'snappy'"),

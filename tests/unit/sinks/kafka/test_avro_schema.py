@@ -92,4 +92,4 @@ def test_columns_that_do_not_fit_a_given_schema(columns: list[Column], parts: li
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
 def test_a_value_begins_with_the_id_of_its_schema(kind: pa.DataType) -> None:
     values = pa.array([b"skipped", b"abc", b"", None], kind).slice(1)
-    assert framed(values, 258).to_pylist() == [b"\0\0\0\1\2abc", b"\0\0\0\1\2", None]
+    assert framed(values, b"\0\0\0\1\2").to_pylist() == [b"\0\0\0\1\2abc", b"\0\0\0\1\2", None]

@@ -1,19 +1,23 @@
 """SQLiteSink beyond the conformance suite: types, locks, tombstones, tables of the user's own.
 
-How: writers and committers on a real database. Other programs are other processes with Python's
-`sqlite3`: two copies of SQLite in one process break each other's locks.
+How: writers and committers on a real database. Other programs are other processes, but for one that
+reads in the committer's own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pickle
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -120,21 +124,13 @@ def test_preflight_refuses_what_cannot_be_a_database(tmp_path: Path, place: str,
         committer.preflight()
 
 
-def test_a_missing_driver_is_named_with_its_command(tmp_path: Path) -> None:
-    program = """
-import sys
-sys.modules["adbc_driver_sqlite"] = None  # as if it were not installed
-import seamark as sm
-from seamark.contracts.sink import SinkContext
-sink = sm.SQLiteSink(sys.argv[1], table="t")
-sink.create_committer(SinkContext("j", "j", "s", 1, 5.0)).preflight()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "a.db")],
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert "Traceback" not in done.stderr
-    assert "pip install 'pyspark-seamark[sqlite]'" in done.stderr
+def test_a_python_with_an_old_sqlite_is_refused(
+    committer: SQLiteCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(PreflightError, match=r"has SQLite 3\.34\.1; take one with SQLite 3\.37"):
+        committer.preflight()
 
 
 # --- rows
@@ -328,6 +324,37 @@ print(db.execute("SELECT count(*) FROM t").fetchone()[0], flush=True)
         assert committer.commit([stage(sink, {"a": [2]}, epoch=1)]) == [CommitOutcome.COMMITTED]
         assert reader.communicate(b"\n", timeout=300)[0] == b"1\n"
     assert elsewhere(sink, "SELECT count(*) FROM t") == [[2]]
+
+
+def test_a_program_reads_its_table_in_the_committers_own_process(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    """As in a notebook. Each close drops the process's POSIX locks, if another copy of SQLite does
+    not know of it: readers found "disk image is malformed", commits "disk I/O error"."""
+    committer.commit([stage(sink, {"a": [0]})])
+    ended = threading.Event()
+
+    def read() -> int:
+        reads = 0
+        while not ended.is_set():
+            with contextlib.closing(sqlite3.connect(sink.path, timeout=60)) as connection:
+                found = connection.execute("SELECT count(*), count(DISTINCT a) FROM t").fetchone()
+            assert found[0] == found[1]
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor(2) as readers:
+        asked = [readers.submit(read) for _ in range(2)]
+        try:
+            for epoch in range(1, 200):
+                committable = stage(sink, {"a": [epoch]}, epoch)
+                assert committer.commit([committable]) == [CommitOutcome.COMMITTED]
+                committer.preflight()
+        finally:
+            ended.set()
+        assert all(reads.result() > 10 for reads in asked)
+    assert elsewhere(sink, "SELECT count(*), sum(a) FROM t") == [[200, sum(range(200))]]
+    assert elsewhere(sink, "PRAGMA integrity_check") == [["ok"]]
 
 
 # --- staged files and the ledger

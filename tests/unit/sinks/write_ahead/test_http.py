@@ -6,13 +6,17 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from seamark import EpochToken, SendRefusedError, WriteAheadSink
+from seamark.contracts import spool
+from seamark.contracts.sink import WriterContext
+from seamark.files import open_directory
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
@@ -63,6 +67,52 @@ def test_a_large_epoch_goes_in_parts_that_are_the_same_each_time(server: HttpEnd
     assert server.rows()[len(before) :] == [1, 2, 3, 4, 5]
     keys = [headers["Idempotency-Key"] for _, headers in server.ask("/requests")[asked:]]
     assert keys == [f"{token}", f"{token}.1", f"{token}.2"] * 2
+
+
+def spooled_by(
+    sink: WriteAheadSink, at: WriterContext, rows: Iterator[pa.RecordBatch]
+) -> Callable[[], Iterator[pa.RecordBatch]]:
+    """Write rows into a spool file, and return how to read them."""
+    Path(at.spool_uri).parents[1].mkdir()
+    writer = sink.create_writer(at)
+    for batch in rows:
+        writer.write(batch)
+    (file,) = writer.prepare_commit()
+    return lambda: spool.read(open_directory(at.spool_uri, at.hadoop), file.handle)
+
+
+def test_rows_are_sent_in_the_format_in_which_they_were_written(
+    server: HttpEndpoint, tmp_path: Path
+) -> None:
+    """As lines of JSON, rows for Arrow would be their first column alone."""
+    at = WriterContext("c0ffee", "turned", 1, 0, 0, 0, -1, spool_uri=f"{tmp_path}/job/wal/out")
+    rows = iter([pa.record_batch({"text": ["a"], "number": [7]})])
+    spooled = spooled_by(WriteAheadSink.http(f"{server.url}/rows", format="arrow"), at, rows)
+    known = server.rows()
+    WriteAheadSink.http(f"{server.url}/rows").send(spooled(), EpochToken("c0ffee", "turned", 0))
+    assert server.rows()[len(known) :] == [7]
+
+
+def test_another_size_of_requests_loses_no_row_of_an_epoch_sent_in_part(
+    server: HttpEndpoint, tmp_path: Path
+) -> None:
+    """A larger first request with the key of a smaller one would be dropped whole."""
+    at = WriterContext("c0ffee", "resized", 1, 0, 0, 0, -1, spool_uri=f"{tmp_path}/job/wal/out")
+    url = f"{server.url}/rows?keep"
+    before = WriteAheadSink.http(url, format="arrow", rows_per_request=2, idempotent=True)
+    spooled = spooled_by(before, at, batches([1, 2, 3], [4, 5]))
+    token, known = EpochToken("c0ffee", "resized", 0), server.rows()
+    server.ask("/script", [None, 413])
+    with pytest.raises(SendRefusedError, match="413"):
+        before.send(spooled(), token)
+    after = WriteAheadSink.http(url, format="arrow", rows_per_request=3, idempotent=True)
+    for _ in range(2):
+        after.send(spooled(), token)
+    assert server.rows()[len(known) :] == [1, 2, 1, 2, 3, 4, 5]
+    asked = len(server.ask("/requests"))
+    before.send(spooled(), token)
+    keys = [headers["Idempotency-Key"] for _, headers in server.ask("/requests")[asked:]]
+    assert keys == [f"{token}", f"{token}.1", f"{token}.2"]
 
 
 @pytest.mark.parametrize("format_", ["json", "arrow"])

@@ -22,6 +22,7 @@ from seamark.checkpoint.sink_epoch import SinkEpoch, Tally
 from seamark.checkpoint.task_reports import SinkReport, TaskReport, sink_epochs
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext
+from seamark.model.records import read_as, record_of
 from seamark.verify.audit.by_key import KeyAudit, LastWrites
 from seamark.verify.audit.cells import Ledgered
 from seamark.verify.audit.findings import SinkResult
@@ -64,7 +65,7 @@ def entry(number: int, epoch: Epoch) -> LedgerEntry:
             tally.add(pa.RecordBatch.from_pylist([row], SCHEMA))
         part = SinkReport(len(changes), (b"",), targets=tally.close(), keys=tally.keys())
         reports.append(TaskReport(task, 0, 0, 0, {"out": part} if changes else {}))
-    sinks = {uid: SinkEpoch.from_json(part.to_json()) for uid, part in sink_epochs(reports).items()}
+    sinks = {uid: read_as(SinkEpoch, record_of(part)) for uid, part in sink_epochs(reports).items()}
     return LedgerEntry(number, 1, None, sinks)
 
 

@@ -15,9 +15,10 @@ import pytest
 
 from seamark.api.config import CheckpointConfig
 from seamark.checkpoint.ledger import LedgerWriter
-from seamark.file_systems import HadoopSettings
+from seamark.files import HadoopSettings
+from seamark.runtime import job_transactions
 from seamark.verify.audit import one_job
-from seamark.verify.audit.one_job import AuditRequest, audit_job
+from seamark.verify.audit.one_job import AuditRequest, audit_job, declared_job
 from tests.unit.checkpoint.memory_sink import MemorySink
 from tests.unit.checkpoint.test_ledger import a_store, commit
 
@@ -31,7 +32,7 @@ class Sink(MemorySink):
 def test_the_audit_names_the_epochs_that_it_cannot_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int, first: int
 ) -> None:
-    monkeypatch.setattr(one_job, "hadoop_settings", lambda spark: HadoopSettings())
+    monkeypatch.setattr(job_transactions, "hadoop_settings", lambda spark: HadoopSettings())
     monkeypatch.setattr(one_job, "_schema", lambda declared: pa.schema([("id", pa.int64())]))
     (tmp_path / "clicks").mkdir()
     store = a_store(tmp_path / "clicks")
@@ -48,7 +49,7 @@ def test_the_audit_names_the_epochs_that_it_cannot_compare(
     spark: Any = None
 
     def notes() -> str:
-        found = audit_job(spark, declared, f"file://{tmp_path}", AuditRequest())
+        found = audit_job(declared_job(spark, declared, f"file://{tmp_path}"), AuditRequest())
         assert found["findings"] == 0
         return " ".join(found["sinks"][0]["notes"])
 

@@ -1,0 +1,176 @@
+"""The log of a data source's query, stored in its location: `protocol/batches.py` on real files.
+
+job.json                  the location's job id, made once
+log/<n>.json              `Begun` or `Decided`, by exclusive create; docs/FORMAT.md
+log/<n>.committed.json    the mark of a committed decision
+"""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from seamark.checkpoint.envelope import create_record, load_for_people, load_record
+from seamark.checkpoint.ledger import Total
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.files import Directory, in_threads, numbered
+from seamark.model.records import read_as, record_of
+from seamark.protocol.batches import Begun, Decided, Entry, newest_decision
+
+UID = "sink"
+"""The uid of a query's one sink."""
+BELOW_CHECKPOINT = "seamark"
+"""The default location, below the query's checkpoint location."""
+KEPT = 100
+"""Entries before the newest decision that are kept, for people and audits."""
+_FORGOTTEN_AT_ONCE = 10
+_MARK = ".committed"
+_READERS = 16
+
+
+class StoredLog:
+    """See `BatchLog`. Entries never change, so each is read once in a process."""
+
+    def __init__(self, files: Directory) -> None:
+        self.files = files
+        self._read: dict[int, Entry] = {}
+        self._kept: dict[int, Entry] = {}
+        self._tidied = 0
+
+    def numbers(self) -> list[int]:
+        """Return every entry's number, ascending."""
+        return numbered(self.files.list("log"), ".json")
+
+    def entries(self) -> Mapping[int, Entry]:
+        """See `BatchLog`: the newest decision, and all behind it."""
+        found: dict[int, Entry] = {}
+        names = self.files.list("log")
+        for number in reversed(numbered(names, ".json")):
+            found[number] = entry = self.entry(number)
+            if isinstance(entry, Decided):
+                found[number] = replace(entry, committed=f"{number}{_MARK}.json" in names)
+                break
+        self._read = found
+        return found
+
+    def kept(self) -> Mapping[int, Entry]:
+        """Return every readable entry that is kept, ascending; for people and audits."""
+        names, known = self.files.list("log"), self._kept
+
+        def read(number: int) -> Entry | None:
+            found = known.get(number)
+            return found or load_for_people(self.files, "batch-log", _path(number), _entry_of)
+
+        numbers = numbered(names, ".json")
+        found = zip(numbers, in_threads(read, numbers, _READERS), strict=True)
+        self._kept = {number: entry for number, entry in found if entry is not None}
+        marked = set(numbered(names, f"{_MARK}.json"))
+        return {
+            number: replace(entry, committed=number in marked)
+            if isinstance(entry, Decided)
+            else entry
+            for number, entry in self._kept.items()
+        }
+
+    def entry(self, number: int) -> Entry:
+        """Read one entry. Raises FileNotFoundError, and CorruptRecordError naming the file."""
+        known = self._read.get(number)
+        return known or load_record(self.files, "batch-log", _path(number), _entry_of)
+
+    def append(self, number: int, entry: Entry) -> bool:
+        """See `BatchLog`."""
+        entry = replace(entry, at=time.time())
+        if isinstance(entry, Decided):
+            entry = replace(entry, total=_total(entry, newest_decision(self._read)))
+        made = create_record(self.files, "batch-log", _path(number), _body(entry))
+        if made:
+            self._read[number] = entry
+        return made
+
+    def mark_committed(self, number: int) -> None:
+        """See `BatchLog`."""
+        create_record(self.files, "batch-committed", _path(number, _MARK), {"at": time.time()})
+
+    def is_committed(self, number: int) -> bool:
+        """See `BatchLog`."""
+        return self.files.exists(_path(number, _MARK))
+
+    def forget(self, below: int) -> None:
+        """Delete entries below this number, of which none is the newest decision, with their
+        marks."""
+        names = self.files.list("log")
+        for mark in ("", _MARK):
+            for number in numbered(names, f"{mark}.json"):
+                if number < below:
+                    self.files.delete(_path(number, mark))
+
+    def tidy(self) -> None:
+        """Delete what is older than the entries kept before the newest decision. Called after each
+        commit; looks seldom, as a listing is dear on an object store."""
+        decided = max((n for n, e in self._read.items() if isinstance(e, Decided)), default=0)
+        if decided - self._tidied >= _FORGOTTEN_AT_ONCE:
+            self._tidied = decided
+            self.forget(decided - KEPT)
+
+
+def identity_of(files: Directory, name: str) -> JobIdentity:
+    """Return the location's identity; write it if the location is new."""
+    store = CheckpointStore(files, files)
+    try:
+        return store.read_identity()
+    except FileNotFoundError:
+        made = JobIdentity(
+            job_id=uuid.uuid4().hex,
+            lineage_id=uuid.uuid4().hex,
+            name=name,
+            first_epoch=0,
+            created_at=time.time(),
+            spark_directory="",
+        )
+        return store.create_identity(made)
+
+
+def _path(number: int, mark: str = "") -> str:
+    return f"log/{number}{mark}.json"
+
+
+def _total(decided: Decided, before: Decided | None) -> Total:
+    """Return what the batches up to `decided` have given to the sink; `before` is the one decided
+    before it, None for the first. One of an older version has no total."""
+    since = decided.batch if before is None else before.batch + 1
+    total: Total = (before and before.total) or Total(since)
+    return total.after(decided.batch, decided.part)
+
+
+def _body(entry: Entry) -> dict[str, Any]:
+    if isinstance(entry, Begun):
+        return {"begun": {"generation": entry.generation, "at": entry.at}}
+    part: SinkEpoch = entry.part
+    return {
+        "decided": {
+            "batch": entry.batch,
+            "query": entry.query,
+            "attempt": entry.attempt,
+            "generation": entry.generation,
+            "at": entry.at,
+            "total": entry.total.to_json(),
+            **record_of(part),
+        }
+    }
+
+
+def _entry_of(body: Mapping[str, Any]) -> Entry:
+    if "begun" in body:
+        return Begun(body["begun"]["generation"], body["begun"]["at"])
+    decided = body["decided"]
+    return Decided(
+        decided["batch"],
+        decided["query"],
+        decided["attempt"],
+        decided["generation"],
+        read_as(SinkEpoch, decided, newer=True),
+        at=decided["at"],
+        total=Total.from_json(decided["total"]) if "total" in decided else None,
+    )

@@ -1,0 +1,387 @@
+"""The location of a data source's query: what its workers share, and the steps that they drive.
+
+One `Location` for each query in a process, kept from batch to batch. Its committer is made anew for
+each generation; the planning worker makes one only where there is something to settle.
+"""
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from seamark.api.config import CheckpointConfig
+from seamark.checkpoint.batch_log import BELOW_CHECKPOINT, UID, StoredLog, identity_of
+from seamark.checkpoint.checkpointed_job import CheckpointedJob
+from seamark.checkpoint.executions import LOCATION as RECORDED
+from seamark.checkpoint.executions import ExecutionStart, ExecutionStore
+from seamark.checkpoint.flow_figures import CommitCounts, SinkCounts
+from seamark.checkpoint.sink_commits import SinkCommits
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.spool import load
+from seamark.checkpoint.storage_check import check_storage
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.checkpoint.transactions import (
+    Judgement,
+    OpenTransaction,
+    StoredAttempt,
+    find_open,
+)
+from seamark.contracts.sink import Lingering, TwoPhaseCommitSink
+from seamark.contracts.spool import SpooledSink
+from seamark.datasource.columns import Projection
+from seamark.datasource.guarantee import guarantee_of
+from seamark.datasource.options import (
+    CHECKPOINT,
+    LOCATION,
+    public_options,
+    require_absolute,
+    setting_of,
+    sink_of_options,
+)
+from seamark.files import Directory, HadoopSettings, open_for_rows, shared_uri
+from seamark.model import failpoints
+from seamark.model.errors import ConfigurationError, SeamarkError, UserError
+from seamark.model.ignored import ignored
+from seamark.model.job_graph import JobGraph, Vertex
+from seamark.model.redaction import HIDDEN, Redactor, secrets_in
+from seamark.model.schema import Column, Schema
+from seamark.protocol import batches
+from seamark.protocol.batches import Decided, Entry, Try
+from seamark.protocol.ports import EpochRecord
+from seamark.protocol.states import Seal
+from seamark.protocol.verdicts import DriverState, Verdict, of_unstored
+
+log = logging.getLogger(__name__)
+
+COMMIT_S = 600.0
+"""How long a commit may take: the next run commits what this one could not."""
+SWEEP_S = 5.0
+"""How often a query looks for what losing attempts of its tasks have left open."""
+
+_known: dict[frozenset[tuple[str, str]], "Location"] = {}
+
+
+def open_location(options: Mapping[str, str]) -> "Location":
+    """Return the location of the query with these options. Raises ConfigurationError."""
+    key = frozenset(options.items())
+    if key not in _known:
+        _known[key] = Location(options)
+    return _known[key]
+
+
+def recorded_location(start: ExecutionStart, given: Mapping[str, str]) -> "Location":
+    """Return the location of the query whose run has this record, to look at it; `given` are the
+    options that the record has not, because of their secrets. Raises UserError."""
+    kept = start.pages[RECORDED]
+    options = {**kept["options"], **{name.lower(): text for name, text in given.items()}}
+    if missing := sorted(name for name, text in options.items() if text == HIDDEN):
+        raise UserError(
+            f"the location keeps no options with secrets; give {', '.join(missing)} in a file of "
+            "name=value lines: --options FILE"
+        )
+    place = Location(options)
+    place.take(StructType.fromJson(kept["schema"]))
+    return place
+
+
+class Location:
+    """One query's place, sink and log. Used by one thread at a time, but for its own sweeps."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+        given = {name.lower(): value for name, value in options.items()}
+        self.sink: TwoPhaseCommitSink[Any] = sink_of_options(given)
+        self.adopts = given.get("adopt", "").lower() == "true"
+        self.selected = given.get("selected", "").lower() == "true"
+        self.hadoop = HadoopSettings(
+            {setting_of(name): text for name, text in given.items() if name.startswith("fs.")}
+        )
+        checkpoint = given.get(CHECKPOINT.lower())
+        self._checkpoint = checkpoint
+        at = given.get(LOCATION) or (
+            f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}" if checkpoint else ""
+        )
+        if not at:
+            raise ConfigurationError(
+                'format("seamark"): neither the option location nor checkpointLocation is given; '
+                "the log of the query's decisions needs a directory that Spark's driver and "
+                "executors share"
+            )
+        require_absolute(LOCATION if LOCATION in given else CHECKPOINT, at)
+        self._at = shared_uri(at, 'format("seamark"): location')
+        if not self._at.startswith("/"):
+            self.hadoop = (HadoopSettings.of_environment() or HadoopSettings()).under(self.hadoop)
+        named_by = self._at if LOCATION in given or not checkpoint else checkpoint
+        self.name = given.get("queryname") or named_by.rstrip("/").rpartition("/")[2]
+        self.rows = StructType()
+        """The DataFrame's columns, by `take`; none in a task."""
+        self._lock = threading.Lock()
+        self._previous = 0
+        self._sinks: _Sinks | None = None
+        self._swept_at = 0.0
+        self._timer: threading.Timer | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The DataFrame's columns, as sinks are told of them; () in a task."""
+        return tuple(Column(f.name, f.dataType.simpleString()) for f in self.rows.fields)
+
+    def take(self, rows: StructType) -> None:
+        """Take the columns of a run's DataFrame, before its committer is made. A run with other
+        columns in a worker that Spark has kept has to be looked at anew."""
+        before, self.rows = self.schema, rows
+        if before not in ((), self.schema):
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        with self._lock:
+            if self._sinks is not None:
+                self._sinks.close()
+            self._sinks, self._previous = None, 0
+            for name in ("identity", "job", "log"):
+                self.__dict__.pop(name, None)
+
+    @cached_property
+    def files(self) -> Directory:
+        """The directory of the location."""
+        return open_for_rows(self._at, self.hadoop)
+
+    @cached_property
+    def log(self) -> StoredLog:
+        """The log in it."""
+        return StoredLog(self.files)
+
+    @cached_property
+    def identity(self) -> JobIdentity:
+        """The location's identity; written at its first use."""
+        return identity_of(self.files, self.name)
+
+    @property
+    def job_id(self) -> str:
+        """The job id by which the sink's transactions are named."""
+        return self.identity.job_id
+
+    @cached_property
+    def job(self) -> CheckpointedJob:
+        """The query, as its sink's committer is told of it."""
+        store = CheckpointStore(self.files, self.files)
+        checkpoint = CheckpointConfig(storage=self.files.uri)
+        schemas = {UID: self.schema}
+        return CheckpointedJob(
+            self.name, {UID: self.sink}, store, checkpoint, schemas, hadoop=self.hadoop
+        )
+
+    @property
+    def spool_uri(self) -> str:
+        """The sink's spool, beside the log."""
+        return self.job.store.spool_uri(UID)
+
+    # --- in the worker that plans a batch
+
+    def begin(self) -> Try:
+        """Begin a try of the next batch. Called before its tasks; settles what a dead run left.
+        The location may have been deleted, and begun anew, since this worker's last batch."""
+        found = identity_of(self.files, self.name)
+        if self.__dict__.get("identity", found).job_id != found.job_id:
+            self._begin_anew()
+        self.identity = found
+        self.sink.check_transaction_scope(self.job.context(UID, 0, self.identity))
+        sinks = _Sinks(self)
+        try:
+            this = failpoints.drive(batches.begin(self.log, sinks, self._previous, self._check))
+        finally:
+            sinks.close()
+        self._previous = this.number
+        if this.generation == this.number:
+            with ignored("the record of the query's run"):
+                self._record_run()
+        return this
+
+    def _check(self, entries: Mapping[int, Entry]) -> None:
+        """Raise CheckpointError for a checkpoint of another moment, before anything of this run is
+        written; PreflightError for a storage that cannot hold a log. A query that does not name its
+        checkpoint is looked at by its tasks alone, as every batch is (`Try.writes`).
+
+        In each batch: Spark may have kept this worker from another run, which a mistaken start must
+        not fence."""
+        if not entries:
+            check_storage(self.files)
+        if not self._checkpoint:
+            return
+        try:
+            at = shared_uri(self._checkpoint, 'format("seamark"): checkpointLocation')
+            spark = open_for_rows(at, self.hadoop)
+        except SeamarkError:  # a store for which the location stands elsewhere
+            return
+        try:
+            query = json.loads(spark.read("metadata"))["id"]
+            planned = max(int(name) for name in spark.list("offsets") if name.isdigit())
+        except (FileNotFoundError, ValueError, KeyError):  # Spark's own words are for what it lacks
+            return
+        Try(0, 0, batches.newest_decision(entries)).writes(planned, query, adopts=self.adopts)
+
+    def _record_run(self) -> None:
+        """Record for people, once for each of Spark's drivers, that it runs the query."""
+        hide = Redactor(secrets_in({UID: self.sink})).everywhere
+        report = guarantee_of(self.sink)
+        sink = Vertex(UID, "sink", self.sink.describe(), guarantee=report.guarantee.value)
+        kept = {
+            "options": public_options(self.options, self.sink),
+            "schema": self.rows.jsonValue(),
+        }
+        start = ExecutionStart(
+            job_id=self.job_id,
+            name=self.identity.name,
+            host=socket.gethostname(),
+            pid=os.getppid(),  # Spark's own, or that of its Python workers: it lives as long
+            started_at=time.time(),
+            rest_url="",
+            graph=hide(JobGraph((sink,)).to_record()),
+            pages={"guarantees": hide(report.to_json()), RECORDED: kept},
+        )
+        store = ExecutionStore(self.files)
+        newest = store.newest()
+        if newest is None or replace(newest.start, started_at=start.started_at) != start:
+            store.begin(start)
+
+    # --- beside the query, for people
+
+    @property
+    def rows_schema(self) -> pa.Schema:
+        """The columns of the rows that the sink's writers get."""
+        rows = to_arrow_schema(self.rows)
+        return Projection.of(self.sink, self.schema, selected=self.selected)(
+            pa.RecordBatch.from_pylist([], rows)
+        ).schema
+
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        """Return the sink's open transactions, with the log's verdicts. Changes nothing."""
+        entries = self.log.entries()
+        decided = batches.newest_decision(entries)
+        newest = max((entry.generation for entry in entries.values()), default=0)
+        stored = {}
+        if decided is not None and not decided.committed:
+            own = decided.generation
+            record = EpochRecord(frozenset({own}), {own: Seal.COMMIT})
+            for committable in (load(self.sink, data)[0] for data in decided.part.committables):
+                attempt = StoredAttempt(decided.batch, own, record, committable)
+                stored[committable.handle] = attempt
+
+        def judge(uid: str, handle: str, generation: int) -> Judgement:
+            if (at := stored.get(handle)) is not None:
+                return at, Verdict.MUST_COMMIT
+            return None, of_unstored(generation, [newest], DriverState.UNKNOWN)
+
+        sinks = _Sinks(self)
+        try:
+            sinks.attach(newest)
+            return find_open(sinks.commits, judge)
+        finally:
+            sinks.close()
+
+    # --- in the worker that commits
+
+    def commit(self, mine: Decided, job_id: str) -> None:
+        """Decide the batch of the location's job and commit it; then abort what its losing attempts
+        left open, of which a failure is told and ends nothing."""
+        if job_id != self.job_id:
+            self._begin_anew()
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._sinks is None or self._sinks.generation != mine.generation:
+                if self._sinks is not None:
+                    self._sinks.close()
+                self._sinks = _Sinks(self)
+                self._sinks.attach(mine.generation)
+            failpoints.drive(batches.commit(self.log, self._sinks, mine))
+            if time.monotonic() - self._swept_at > SWEEP_S:
+                self._sweep(mine)
+            with ignored("the deletion of old entries of the log"):
+                self.log.tidy()
+            self._sweep_soon(mine)
+
+    def _sweep_soon(self, mine: Decided) -> None:
+        self._timer = threading.Timer(SWEEP_S, self._sweep_later, [mine])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _sweep_later(self, mine: Decided) -> None:
+        with self._lock:
+            if not self._sweep(mine):
+                self._sweep_soon(mine)
+
+    def _sweep(self, mine: Decided) -> bool:
+        """Sweep once; return whether nothing is left."""
+        if self._sinks is None:  # the location has begun anew
+            return True
+        self._swept_at = time.monotonic()
+        self._sinks.once = True
+        try:
+            failpoints.drive(batches.sweep(self.log, self._sinks, mine))
+        except Exception as error:  # only readers wait for these; the next sweep tries again
+            log.warning("transactions of losing attempts stay open for now: %s", error)
+            return False
+        finally:
+            self._sinks.once = False
+        return True
+
+
+class _Sinks:
+    """The protocol's `BatchSink` on the sink's committer."""
+
+    def __init__(self, place: Location) -> None:
+        self._place = place
+        self.commits = SinkCommits(
+            place.job, lambda uri: place.files, SinkCounts(CommitCounts), COMMIT_S
+        )
+        self.generation = 0
+        self.once = False
+        """Whether to ask the system once alone: nothing but readers waits for the answer."""
+
+    def attach(self, generation: int) -> None:
+        """Make the committer of a generation."""
+        self.generation = generation
+        self.commits.attach(generation, self._place.identity)
+
+    def take_over(self, generation: int) -> None:
+        """See `BatchSink`."""
+        self.attach(generation)
+        self.commits.preflight()
+
+    def commit(self, decided: Decided) -> None:
+        """See `BatchSink`."""
+        part: SinkEpoch = decided.part
+        batch, generation = decided.batch, decided.generation
+        self.commits.remember(batch, generation, {UID: part})
+        self.commits.commit(UID, batch, generation)
+        self.commits.forget(batch, generation)
+
+    def forget(self, decided: Decided) -> None:
+        """See `BatchSink`."""
+        if isinstance(self._place.sink, SpooledSink) or self._place.sink.spool:
+            self._place.job.store.forget_rows(UID, decided.batch)
+
+    def lingering(self, below: int) -> Sequence[Lingering[Any]]:
+        """See `BatchSink`."""
+        listed = self.commits.list_lingering(UID, once=self.once)
+        return [found for found in listed if found.generation < below]
+
+    def abort(self, left: Sequence[Lingering[Any]]) -> None:
+        """See `BatchSink`."""
+        if left:
+            self.commits.abort_listed(UID, [found.committable for found in left], once=self.once)
+
+    def close(self) -> None:
+        """Close the committer."""
+        self.commits.close()

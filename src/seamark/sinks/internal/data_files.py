@@ -1,0 +1,138 @@
+"""Writes Arrow batches into one attempt's Parquet files: one for each set of partition values."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from seamark.files import NewFile, RowDirectory
+from seamark.model.ignored import clean
+from seamark.sinks.internal import stored
+from seamark.sinks.internal.file_size import in_parts_of
+from seamark.sinks.internal.parquet import ROW_GROUP_BYTES, ParquetEncoder
+
+V = TypeVar("V", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class WrittenFile(Generic[V]):
+    """A durable file: its path, its partition values, its bytes, and its footer (pyarrow's
+    `FileMetaData`)."""
+
+    path: str
+    values: V
+    size_bytes: int
+    metadata: Any
+
+
+@dataclass
+class _Open(Generic[V]):
+    path: str
+    values: V
+    stream: "_Counted"
+    encoder: ParquetEncoder
+
+
+class _Counted:
+    """A file for pyarrow's writers that counts its bytes. Only its owner ends it."""
+
+    closed = False
+
+    def __init__(self, file: NewFile) -> None:
+        self.file = file
+        self.size_bytes = 0
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes."""
+        written = self.file.write(data)
+        self.size_bytes += written
+        return written
+
+    def flush(self) -> None:
+        """Do nothing: the owner's `close` counts."""
+
+    def close(self) -> None:
+        """Do nothing: the owner's `close` counts."""
+
+
+class DataFiles(Generic[V]):
+    """The files of one attempt.
+
+    split: yields the rows of a batch for each set of partition values, as they are written.
+    path: returns the path of the nth file, for these values.
+    announce: receives new paths before their files are created.
+    target_bytes: a file of this size is finished, and its values get another one; 0: of any size.
+    """
+
+    def __init__(
+        self,
+        files: RowDirectory,
+        split: Callable[[pa.RecordBatch], Iterator[tuple[V, pa.RecordBatch]]],
+        path: Callable[[V, int], str],
+        announce: Callable[[Sequence[str]], None],
+        compression: str = "snappy",
+        target_bytes: int = 0,
+    ) -> None:
+        self._files = files
+        self._split = split
+        self._path = path
+        self._announce = announce
+        self._compression = compression
+        self._target_bytes = target_bytes
+        self._open: dict[V, _Open[V]] = {}
+        self._finished: list[_Open[V]] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take one batch. Its buffers are valid only until the call returns."""
+        for part in in_parts_of(batch, self._target_bytes):
+            self._write_part(part)
+
+    def _write_part(self, batch: pa.RecordBatch) -> None:
+        parts = list(self._split(batch))
+        new = [values for values, _ in parts if values not in self._open]
+        if new:
+            begun = len(self._open) + len(self._finished)
+            paths = {v: self._path(v, begun + n) for n, v in enumerate(new)}
+            self._announce(list(paths.values()))
+            schema = parts[0][1].schema
+            for values, path in paths.items():
+                stream = _Counted(self._files.begin(path))
+                encoder = ParquetEncoder(stream, schema, self._compression, self._target_bytes)
+                self._open[values] = _Open(path, values, stream, encoder)
+        for values, part in parts:
+            one = self._open[values]
+            one.encoder.write(part)
+            size = one.encoder.expected_bytes(one.stream.size_bytes)
+            if self._target_bytes and size >= self._target_bytes:
+                self._finish(values)
+        encoders = [file.encoder for file in self._open.values()]
+        if sum(encoder.buffered_bytes for encoder in encoders) >= ROW_GROUP_BYTES:
+            for encoder in encoders:
+                encoder.flush()
+
+    def close(self) -> list[WrittenFile[V]]:
+        """Write the remaining rows, make every file durable and return the files."""
+        for values in list(self._open):
+            self._finish(values)
+        sizes = stored.sizes(self._files, [file.path for file in self._finished])
+        return [
+            WrittenFile(file.path, file.values, size or 0, file.encoder.metadata)
+            for file, size in zip(self._finished, sizes, strict=True)
+        ]
+
+    def discard(self) -> bool:
+        """Give up and remove the files, as far as possible; return whether each was tried. Never
+        raises."""
+        steps = [
+            step for f in self._open.values() for step in (f.encoder.drop, f.stream.file.discard)
+        ]
+        steps += [f.stream.file.discard for f in self._finished]
+        return clean(steps, "a data file")
+
+    def _finish(self, values: V) -> None:
+        """Make a file durable."""
+        file = self._open[values]
+        file.encoder.close()
+        file.stream.file.close()
+        self._finished.append(self._open.pop(values))

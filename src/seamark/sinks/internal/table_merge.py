@@ -1,0 +1,48 @@
+"""Changes of a table's rows by key: which columns are keys, and an epoch's changes as one for each
+key. A task stages its rows, in their order, below `table_committable.STAGED`; the driver applies
+them in the commit."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamark.contracts.read_back import DELETE
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Schema
+from seamark.sinks.internal.changes import STAGED_OP
+
+NEW, CHANGED = "new", "changed"
+KEY_TYPES = (
+    "string", "tinyint", "smallint", "int", "bigint", "boolean", "date", "decimal", "timestamp",
+    "timestamp_ntz",
+)  # fmt: skip
+"""Types of which two equal values are equal to every reader: not those with NaN, or nested ones."""
+
+
+def check_key_types(keys: Sequence[str], schema: Schema, sink: str) -> None:
+    """Raise ConfigurationError unless rows can be told apart by these columns."""
+    for column in schema:
+        kind = column.type.partition("(")[0]
+        if column.name in keys and kind not in (*KEY_TYPES, "char", "varchar"):
+            raise ConfigurationError(
+                f"{sink}: the key column {column.name!r} is {column.type}; allowed are "
+                f"{', '.join(KEY_TYPES)}. CAST it, e.g. CAST(`{column.name}` AS STRING)"
+            )
+
+
+def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
+    """Return the last row of each key, with `STAGED_OP` instead of `op`: `DELETE`, `NEW` for a row
+    made anew because the key was deleted too, or `CHANGED`. `op` "" is none."""
+    number = rows.num_rows
+    deleted = pc.equal(rows[op], DELETE) if op else pa.array(np.zeros(number, bool))
+    by = {f"key {position}": rows[key] for position, key in enumerate(keys)}
+    found = pa.table({**by, "row": np.arange(number), "deleted": deleted})
+    found = found.group_by(list(by)).aggregate([("row", "max"), ("deleted", "any")])
+    last = found["row_max"]
+    what = pc.if_else(
+        pc.take(deleted, last), DELETE, pc.if_else(found["deleted_any"], NEW, CHANGED)
+    )
+    kept = rows.drop_columns([op] if op else []).take(last)
+    return kept.append_column(STAGED_OP, what)

@@ -1,0 +1,33 @@
+"""A query of ``format("seamark")`` over JSON files, one a batch, to its end; without `import
+seamark`: classic, or through Spark Connect (a server of this process's own).
+
+Options: `directory` (its `in` has the files), `options` of the writer, `select` (expressions, if
+the rows are not taken as they are), `connect`, `batch_s` (0: until the files are read).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+SCHEMA = "id long, name string"
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    builder = SparkSession.builder.config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "2")
+    builder = builder.remote("local[2]") if given.get("connect") else builder.master("local[2]")
+    spark = builder.getOrCreate()
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    rows = reader.json(f"{given['directory']}/in").repartition(2)
+    if "select" in given:
+        rows = rows.selectExpr(*given["select"])
+    writer = rows.writeStream.format("seamark").options(**given["options"])
+    writer = writer.option("checkpointLocation", f"{given['directory']}/checkpoint")
+    writer = writer.trigger(**given.get("trigger", {"availableNow": True}))
+    query = writer.outputMode(given.get("output_mode", "append")).start()
+    print("STARTED", flush=True)
+    query.awaitTermination(given.get("for_s"))
+    print("ENDED", flush=True)

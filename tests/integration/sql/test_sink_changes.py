@@ -1,0 +1,53 @@
+"""SqlSink with op: `tests/changes_suite.py` on each database. A changed row is made anew, so there
+are no columns of others to keep."""
+
+from __future__ import annotations
+
+import pytest
+
+from seamark.model.errors import ConfigurationError
+from seamark.sinks.sql import SqlSink
+from tests.changes_suite import ChangesSuite, ChangesUnderTest
+from tests.integration.sql.sink_kit import OP, Place, batch, committer, write
+
+
+class TestSql(ChangesSuite):
+    @pytest.fixture
+    def under(self, place: Place) -> ChangesUnderTest:
+        null = "" if place.in_files else " NOT NULL"  # tasks cannot ask DuckDB for its table
+        place.execute(f"CREATE TABLE {{}}orders (id BIGINT PRIMARY KEY, text VARCHAR(99){null})")
+        return ChangesUnderTest(
+            place.sink(mode="upsert", keys=["id"], op="op"),
+            lambda: {key: (text, None) for key, text in place.execute("SELECT * FROM {}orders")},
+            lambda: False,
+            refuses_null=not place.in_files,
+        )
+
+
+def test_a_new_table_has_no_op_column_and_a_row_is_made_anew(place: Place) -> None:
+    sink = place.sink(mode="upsert", keys=["id"], op="op")
+    side = committer(sink, schema=OP)
+    side.commit(write(sink, batch([1, 2], op="insert"), batch([1], op="delete")))
+    assert place.execute("SELECT * FROM {}orders") == [(2, "row 2")]
+    place.execute("ALTER TABLE {}orders ADD note VARCHAR(9) DEFAULT 'new'")
+    place.execute("UPDATE {}orders SET note = 'seen'")
+    side = committer(sink, 2, schema=OP)
+    side.commit(write(sink, batch([2, 3], "again", op="update")))
+    assert place.execute("SELECT * FROM {}orders ORDER BY id") == [
+        (2, "again 2", "new"), (3, "again 3", "new"),
+    ]  # fmt: skip
+
+
+def test_keys_of_two_columns(place: Place) -> None:
+    sink = place.sink(mode="upsert", keys=["id", "text"])
+    side = committer(sink)
+    side.commit(write(sink, batch([1, 2]), batch([1], "other")))
+    side.commit(write(sink, batch([2, 2, 1])))
+    assert sorted(place.execute("SELECT * FROM {}orders")) == [
+        (1, "other 1"), (1, "row 1"), (2, "row 2"),
+    ]  # fmt: skip
+
+
+def test_op_without_upsert() -> None:
+    with pytest.raises(ConfigurationError, match=r"no key.*give mode='upsert' and keys="):
+        SqlSink("sqlite:////tmp/a.db", "orders", op="op")

@@ -1,0 +1,84 @@
+"""Races of two drivers: real committers in threads, started at one moment; and what is shown."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamark.contracts.sink import CommitOutcome
+from seamark.sinks.sql.database import Session
+from seamark.verify.conformance.steps import attempt, until_proved
+from tests.chaos.driver import wait_until
+from tests.integration.sql.sink_kit import (
+    Place,
+    batch,
+    committer,
+    context,
+    sqlite_place,
+    write,
+)
+
+COMMITTED, ALREADY = CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED
+
+
+def test_of_two_commits_at_once_each_row_is_there_once(place: Place) -> None:
+    sink = place.sink()
+    sides = [committer(sink, 1), committer(sink, 2)]
+    for epoch in range(10):
+        items = [
+            *write(sink, batch([2 * epoch]), at=attempt(epoch=epoch)),
+            *write(sink, batch([2 * epoch + 1]), at=attempt(epoch=epoch, partition=1)),
+        ]
+        start, outcomes = threading.Barrier(2), list[Any]()
+
+        def commit(side: Any, start=start, items=items, outcomes=outcomes) -> None:
+            start.wait()
+            outcomes.append(until_proved(side.commit, items))
+
+        threads = [threading.Thread(target=commit, args=(side,)) for side in sides]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(outcomes, key=str) == [[ALREADY] * 2, [COMMITTED] * 2]
+    assert place.visible() == list(range(20))
+    assert place.staged() == 0
+
+
+def test_the_password_is_shown_nowhere(place: Place) -> None:
+    sink = place.sink()
+    shown = [repr(sink), sink.describe(), *sink.places, sink.database.shown]
+    if place.server is not None and (secret := sink.database.url.password):
+        wrong = place.sink(url=place.url.replace(f"@127.0.0.1:{place.server.port}", "@127.0.0.1:1"))
+        shown += [str(finding) for finding in wrong.inspect(context())]
+        assert not [text for text in shown if str(secret) in text or "s3cr3t" in text]
+    assert all("\n" not in text for text in shown)
+
+
+def test_a_call_that_was_left_behind_does_its_work_on_a_line_of_its_own(tmp_path: Path) -> None:
+    """It came late to connect; by then its session has another line."""
+    with sqlite_place(tmp_path) as place:
+        database = place.sink(timeout="1s").database
+        place.execute("CREATE TABLE orders (id BIGINT)")
+        session, gate, seen = Session(database), threading.Event(), list[Any]()
+        connect = database.connect
+
+        def late() -> Any:
+            gate.wait(60)
+            return connect()
+
+        database.connect = late  # type: ignore[method-assign]
+        with pytest.raises(TimeoutError, match="not done within 1 s"):
+            session.run(lambda connection: seen.append(("late", connection)))
+        database.connect = connect  # type: ignore[method-assign]
+        session.run(lambda connection: seen.append(("next", connection)))
+        gate.set()
+        wait_until("the first call to be done", lambda: len(seen) == 2, 60)
+        session.run(lambda connection: seen.append(("last", connection)))
+        found = dict(seen)
+        assert found["last"] is found["next"]
+        assert found["late"] is not found["next"]
+        session.close()

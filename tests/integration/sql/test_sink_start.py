@@ -1,0 +1,132 @@
+"""What only the database itself can tell at a start: whether its ledger proves anything, and which
+texts it takes for one key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import PreflightError
+from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
+from seamark.sinks.sql import SqlSink
+from seamark.sinks.sql.database import Session
+from seamark.verify.conformance.steps import attempt
+from tests.integration.sql.sink_kit import (
+    Place,
+    batch,
+    committer,
+    context,
+    duckdb_place,
+    mariadb_place,
+    postgres_place,
+    sqlite_place,
+    write,
+)
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.postgres import PostgresServer
+
+
+def _with(sink: SqlSink, option: str) -> SqlSink:
+    url = sink.database.url.update_query_string(option)
+    return SqlSink(url.render_as_string(hide_password=False), sink.table)
+
+
+def test_a_url_that_turns_transactions_off_is_refused(served: Place) -> None:
+    """A kill between two statements of a commit would lose its rows."""
+    with pytest.raises(PreflightError, match=r"stays after the end .* take autocommit out"):
+        committer(_with(served.sink(), "autocommit=true"))
+    (left,) = served.execute("SELECT count(*) FROM {}_seamark_sql_ledger")
+    assert left == (0,)
+    committer(served.sink())
+
+
+def test_a_primary_key_that_is_not_enforced_is_refused(place: Place) -> None:
+    place.execute(
+        "CREATE TABLE {}_seamark_sql_ledger (handle VARCHAR(200), owner VARCHAR(90), "
+        "epoch BIGINT, row_count BIGINT, outcome VARCHAR(9))"
+    )
+    with pytest.raises(PreflightError, match="takes two rows of one primary key; give a database"):
+        committer(place.sink())
+    assert place.execute("SELECT * FROM {}_seamark_sql_ledger") == []
+
+
+@pytest.mark.parametrize("declared", ["{} PRIMARY KEY", "{}, UNIQUE (text)"])
+@pytest.mark.parametrize(("dialect", "collation"),
+                         [(sqlite_place, "NOCASE"), (sqlite_place, "RTRIM"),
+                          (duckdb_place, "NOCASE"), (duckdb_place, "NOACCENT.NOCASE")])  # fmt: skip
+def test_keys_of_a_file_that_may_be_one_for_the_database(
+    tmp_path: Path,
+    dialect: Callable[[Path], AbstractContextManager[Place]],
+    collation: str,
+    declared: str,
+) -> None:
+    """`row` would replace `Row`."""
+    with dialect(tmp_path) as place:
+        column = declared.format(f"text VARCHAR(9) COLLATE {collation}")
+        place.execute(f"CREATE TABLE orders (id BIGINT, {column})")
+        with pytest.raises(PreflightError, match=r"column 'text' has type .* would alter values"):
+            committer(place.sink(mode="upsert", keys=["text"]))
+
+
+def test_keys_that_may_be_one_for_postgresql(postgres: PostgresServer) -> None:
+    """The server may lack ICU: the mark of its collations does."""
+    with postgres_place(postgres) as place:
+        schema = place.prefix.rstrip(".")
+        place.execute("CREATE COLLATION {}anycase (provider = libc, locale = 'C')")
+        place.execute(
+            "CREATE TABLE {}orders (id BIGINT UNIQUE, text TEXT COLLATE {}anycase UNIQUE)"
+        )
+        committer(place.sink(mode="upsert", keys=["text"]))
+        place.execute(
+            "UPDATE pg_collation SET collisdeterministic = false WHERE "
+            f"collname = 'anycase' AND collnamespace = '{schema}'::regnamespace"
+        )
+        with pytest.raises(PreflightError, match=r"column 'text' has type .* would alter values"):
+            committer(place.sink(mode="upsert", keys=["text"]))
+        committer(place.sink(mode="upsert", keys=["id"]))
+
+
+def test_a_stage_of_mariadb_takes_the_texts_of_its_target(mariadb: MariaDBServer) -> None:
+    """The columns have the table's character set, which is not the database's."""
+    with mariadb_place(mariadb) as place:
+        for charset, taken in (("latin1", ["é"]), ("utf8mb4", ["é", "☃", "😀"])):
+            place.execute("DROP TABLE IF EXISTS orders")
+            place.execute(f"CREATE TABLE orders (id BIGINT, text TEXT) CHARACTER SET {charset}")
+            sink = place.sink()
+            side = committer(sink)
+            writer = sink.create_selective_writer(attempt())
+            texts = ["é", "☃", "😀"]
+            refused = writer.write_accepted(pa.record_batch({"id": [1, 2, 3], "text": texts}))
+            assert len(refused) == 3 - len(taken)
+            assert side.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+            found = place.execute("SELECT text FROM orders ORDER BY id")
+            assert [text for (text,) in found] == taken
+
+
+def test_a_committer_waits_for_the_other_nodes_of_a_cluster(mariadb: MariaDBServer) -> None:
+    """Else it could miss another node's stage, and call its rows lost."""
+    with mariadb_place(mariadb) as place:
+        session = Session(place.sink().database)
+        asked = sa.text("SELECT @@SESSION.wsrep_sync_wait")
+        assert session.run(lambda connection: connection.execute(asked).scalar()) == 15
+        session.close()
+
+
+def test_a_job_whose_name_differs_in_case_alone_has_a_ledger_of_its_own(staging: Place) -> None:
+    sink = staging.sink()
+    newest, old = LEDGER_EPOCHS * 3, 1
+    outcomes = []
+    for job, epoch in (("Orders", newest), ("orders", old)):
+        side = sink.create_committer(dataclasses.replace(context(), job_id=job))
+        side.preflight()
+        at = dataclasses.replace(attempt(epoch=epoch), job_id=job)
+        outcomes += side.commit(write(sink, batch([epoch]), at=at))
+    assert outcomes == [CommitOutcome.COMMITTED] * 2
+    assert staging.visible() == [old, newest]

@@ -1,0 +1,178 @@
+"""Spark's sinks for trials: memory, console, noop and `foreach`, beside plain Spark's own
+(`twins.py` says how). What differs is in docs/write-stream.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+import seamark as sm
+from seamark.model.errors import ConfigurationError
+from tests.spark.streaming.twins import WRITERS, Twin, both
+
+CONSOLE = """
+import sys
+from seamark.runtime.session import spark_session
+from tests.spark.streaming.twins import WRITERS
+spark = spark_session("console")
+read = spark.readStream.schema("id BIGINT, text STRING").option("maxFilesPerTrigger", 1)
+for side, write in WRITERS.items():
+    writer = write(read.json(sys.argv[1]).coalesce(1)).format("console")
+    writer.option("numRows", 2).option("truncate", sys.argv[2]).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    sys.stdout.flush()
+    print("=== end of", side, flush=True)
+"""
+
+
+def view(twin: Twin, frame: DataFrame, mode: str) -> list[Any]:
+    name = f"held_{twin.side}_{mode}"
+    writer = twin.write(frame, name).format("memory").queryName(name).outputMode(mode)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return sorted(tuple(row) for row in twin.spark.sql(f"SELECT * FROM {name}").collect())
+
+
+def test_memory_is_a_view_of_the_querys_name(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        twin.add(1, 2)
+        twin.add(3)
+        counts = twin.read().groupBy((F.col("id") % 2).alias("odd")).count()
+        return view(twin, twin.read(), "append"), view(twin, counts, "complete")
+
+    assert both(scenario, tmp_path, spark) == ([(1,), (2,), (3,)], [(0, 1), (1, 2)])
+
+
+def test_memory_needs_a_name_and_a_new_checkpoint(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        twin.add(1)
+        with pytest.raises(Exception, match="queryName"):
+            twin.write(twin.read()).format("memory").start()
+        view(twin, twin.read(), "append")
+        with pytest.raises(Exception, match=r"[Dd]elete .*to start over"):
+            view(twin, twin.read(), "append")
+
+    both(scenario, tmp_path, spark)
+
+
+@pytest.mark.parametrize("truncate", ["true", "false"])
+def test_console_prints_as_sparks(tmp_path: Path, truncate: str) -> None:
+    for number in range(2):
+        rows = [{"id": number * 10 + i, "text": "a long text " * 3} for i in range(3)]
+        (tmp_path / f"{number}.json").write_text("\n".join(map(json.dumps, rows)))
+    done = subprocess.run(
+        [sys.executable, "-c", CONSOLE, str(tmp_path), truncate],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    theirs, ours, _ = (part.strip() for part in done.stdout.split("=== end of"))
+    assert ours.removeprefix("spark\n") == theirs
+    assert theirs.count("only showing top 2 rows") == 2
+
+
+def test_noop_takes_every_row_without_a_location(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        twin.add(1, 2)
+        twin.add(3)
+        writer = WRITERS[twin.side](twin.read()).format("noop").trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination()
+        return query.lastProgress["batchId"]
+
+    assert both(scenario, tmp_path, spark) == 1
+
+
+class Told:
+    """Writes down what it is called with; refuses the rows of epoch 1."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.lines: list[str] = []
+
+    def open(self, partition: int, epoch: int) -> bool:
+        self.lines = [f"open {partition} {epoch}"]
+        return epoch != 1
+
+    def process(self, row: Row) -> None:
+        self.lines.append(f"row {row.id}")
+
+    def close(self, error: Exception | None) -> None:
+        self.lines.append(f"close {error}")
+        self.directory.mkdir(exist_ok=True)
+        name = self.lines[0].replace(" ", "-")
+        (self.directory / name).write_text("\n".join(self.lines))
+
+
+def test_foreach_with_an_object(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        for number in range(3):
+            twin.add(number)
+            file = twin.directory / f"in/{number}.json"
+            os.utime(file, (1_700_000_000 + number,) * 2)  # the oldest is read first
+        told = Told(twin.directory / "told")
+        query = twin.write(twin.read()).foreach(told).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sorted(file.read_text().splitlines() for file in told.directory.iterdir())
+
+    assert both(scenario, tmp_path, spark) == [
+        ["open 0 0", "row 0", "close None"],
+        ["open 0 1", "close None"],
+        ["open 0 2", "row 2", "close None"],
+    ]
+
+
+def test_foreach_with_a_function(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        twin.add(1, 2)
+        directory = twin.directory / "rows"
+        directory.mkdir()
+
+        def write(row: Row) -> None:
+            (directory / str(row.id)).touch()
+
+        query = twin.write(twin.read()).foreach(write).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return sorted(file.name for file in directory.iterdir())
+
+    assert both(scenario, tmp_path, spark) == ["1", "2"]
+
+
+class NotCallable:
+    process = 1
+
+
+@pytest.mark.parametrize("wrong", [object(), NotCallable()])
+def test_foreach_refuses_what_pyspark_refuses(
+    tmp_path: Path, spark: SparkSession, wrong: object
+) -> None:
+    def scenario(twin: Twin) -> Any:
+        twin.add(1)
+        with pytest.raises(AttributeError) as refused:
+            twin.write(twin.read()).foreach(wrong)
+        return str(refused.value)
+
+    assert "process" in both(scenario, tmp_path, spark)
+
+
+def test_their_guarantee_is_said(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twin = Twin("seamark", tmp_path, spark)
+    twin.add(1)
+    job = sm.Job("console", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    rows = job.source(sm.FileSource(str(tmp_path / "in"), "json", schema="id BIGINT"), uid="in")
+    job.sink(rows, sm.ConsoleSink(num_rows=5), uid="out")
+    job.explain()
+    assert "into out: at-least-once" in capsys.readouterr().out
+    with pytest.raises(ConfigurationError, match="num_rows"):
+        sm.ConsoleSink(num_rows=-1)

@@ -1,0 +1,185 @@
+"""Sinks as options and back, and the one line that a wrong option gives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+
+import seamark as sm
+from seamark.datasource.options import public_options, sink_of_options, sink_options
+
+SINKS = [
+    sm.KafkaSink("k:9092", topic="orders", transactional_id_prefix="shop", key=["a", "b"]),
+    sm.KafkaSink(
+        "k:9092", topic="t", transactional_id_prefix="p", producer_options={"linger.ms": 5},
+        value_format="json",
+    ),
+    sm.SQLiteSink("/data/x.db", table="t", keys=["id", "odd, name"], op="op"),
+    sm.PostgresSink("postgresql://u:p@h/db", "t", mode="upsert", keys=["id"], timeout="5s"),
+    sm.MySQLSink("mysql://u:p@h/db", "t", mode="staged", create_table=True),
+    sm.SqlSink("sqlite:////data/x.db", "t", mode="upsert", keys=["id"], timeout="5s"),
+    sm.FileSink("/data/out", "csv", partition_by=["day"], header=False, delimiter=";"),
+    sm.FileSink("s3a://b/out", hadoop={"fs.s3a.endpoint": "http://h"}),
+    sm.DeltaSink("/data/d", partition_by=["day"], create_table=True, keys=["id"]),
+    sm.IcebergSink("a.b", {"type": "rest", "uri": "http://h"}, partition_by=["bucket(4, id)"]),
+    sm.IcebergSink("a.b", {"type": "rest"}, mode="upsert", keys=["id", "odd, name"], op="op"),
+    sm.RedisSink("redis://h:6379/0", key="k", ttl="1 h", replicas=1),
+    sm.WriteAheadSink.http("https://h/in", headers={"Authorization": "x"}, idempotent=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.describe())
+def test_a_sink_comes_back_from_its_options(sink: Any) -> None:
+    options = sink_options(sink)
+    assert all(isinstance(text, str) for pair in options.items() for text in pair)
+    lowered = {name.lower(): text for name, text in options.items()}  # as Spark gives them
+    back = sink_of_options({**lowered, "checkpointlocation": "/c/q"})
+    assert type(back) is type(sink)
+    for field in fields(sink):
+        if field.init and field.compare:
+            assert getattr(back, field.name) == getattr(sink, field.name), field.name
+
+
+def test_spark_s_own_names_of_kafka_and_formats() -> None:
+    given = {"sink": "kafka", "kafka.bootstrap.servers": "h:1", "topic": "t",
+             "kafka.security.protocol": "SSL", "checkpointlocation": "file:/c/orders"}  # fmt: skip
+    sink: Any = sink_of_options(given)
+    assert sink.bootstrap_servers == "h:1"
+    assert sink.producer_options["security.protocol"] == "SSL"
+    assert sink.transactional_id_prefix.startswith("orders-")
+    again: Any = sink_of_options(given)
+    assert again.transactional_id_prefix == sink.transactional_id_prefix
+    parquet: Any = sink_of_options(
+        {"sink": "parquet", "path": "/out", "checkpointlocation": "/c/q"}
+    )
+    assert (parquet.path, parquet.format) == ("/out", "parquet")
+    jdbc: Any = sink_of_options(
+        {"sink": "jdbc", "url": "jdbc:postgresql://h/db", "dbtable": "Orders", "user": "u"}
+    )
+    assert jdbc.table == "orders"
+
+
+@dataclass(frozen=True)
+class QueueSink(sm.SQLiteSink):
+    """A sink of a user's own."""
+
+    depth: int = 1
+    batchSize: int = 10  # noqa: N815
+
+
+def test_a_sink_of_ones_own() -> None:
+    options = sink_options(QueueSink("/x.db", table="t", depth=7, batchSize=8))
+    assert options["sink"] == f"{__name__}:QueueSink"
+    back: Any = sink_of_options({name.lower(): text for name, text in options.items()})
+    assert (type(back), back.depth, back.batchSize) == (QueueSink, 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "needs the option 'sink'"),
+        ({"sink": "oracle"}, "the option sink is 'oracle'; give one of kafka, postgres"),
+        ({"sink": "no_module:Sink"}, "cannot be imported where Spark runs"),
+        ({"sink": "json:JSONDecoder"}, "which is no dataclass"),
+        ({"sink": "sqlite", "path": "/x.db"}, "needs the option 'table'"),
+        ({"sink": "sqlite", "path": "/x.db", "tabel": "t"}, "did you mean 'table'?"),
+        ({"sink": "delta", "path": "/d", "create_table": "yes"}, "give true or false"),
+        ({"sink": "sqlite", "path": "x.db", "table": "t"}, "give an absolute path"),
+        ({"sink": "json", "path": "out"}, "give an absolute path"),
+        (
+            {
+                "sink": "kafka",
+                "bootstrap_servers": "b:1",
+                "topic": "t",
+                "value_format": "avro",
+                "schema_registry": "http://r",
+            },
+            "cannot register its schema",
+        ),
+        ({"sink": "redis", "url": "redis://h", "key": "k", "replicas": "two"}, "give a number"),
+    ],
+)
+def test_a_wrong_option_is_one_line(options: dict[str, str], said: str) -> None:
+    with pytest.raises(sm.ConfigurationError) as error:
+        sink_of_options(options)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_what_no_option_can_say() -> None:
+    def send(rows: Any, token: Any) -> None: ...
+
+    with pytest.raises(sm.ConfigurationError, match=r"no option can say|no dataclass"):
+        sink_options(sm.WriteAheadSink.foreach_batch(send))
+
+
+@pytest.mark.parametrize(
+    ("options", "hidden"),
+    [
+        ({"sink": "postgres", "url": "postgresql://app:pw@db/shop", "table": "t"}, {"url"}),
+        ({"sink": "postgres", "url": "postgresql://db/shop", "table": "t"}, set()),
+        (
+            {
+                "sink": "kafka",
+                "bootstrap_servers": "b:1",
+                "topic": "t",
+                "kafka.sasl.username": "app",
+                "kafka.sasl.password": "short",
+            },
+            {"kafka.sasl.password"},
+        ),
+        (
+            {"sink": "http", "url": "http://h", "headers": '{"X-Anything": "at all"}'},
+            {"headers"},
+        ),
+        (
+            {"sink": "files", "path": "s3a://b/x", "format": "json", "fs.s3a.access.key": "A"},
+            {"fs.s3a.access.key"},
+        ),
+        (
+            {"sink": "http", "url": "http://h", "headers": json.dumps({"X-Key": 'id="pä ss"'})},
+            {"headers"},
+        ),
+        (
+            {"sink": "iceberg", "table": "a.b", "catalog.header.x-foo": "at all"},
+            {"catalog.header.x-foo"},
+        ),
+        (
+            {"sink": "iceberg", "table": "a.b", "catalog": '{"header.X-Foo": "at all"}'},
+            {"catalog"},
+        ),
+        (
+            {
+                "sink": "sql",
+                "url": "mssql+pyodbc:///?odbc_connect=UID%3Dsa%3BPWD%3Da%2540b",
+                "table": "t",
+            },
+            {"url"},
+        ),
+        (
+            {"sink": "files", "path": "s3a://b/x", "fs.s3a.encryption.key": "A"},
+            {"fs.s3a.encryption.key"},
+        ),
+        ({"sink": "json", "path": "/x", "password": ""}, {"password"}),
+        (
+            {
+                "sink": "sqlite",
+                "path": "/shop.db",
+                "table": "t",
+                "location": "s3a://shop/x",
+                "fs.s3a.secret.key": "shop",
+            },
+            {"path", "fs.s3a.secret.key"},
+        ),
+    ],
+)
+def test_a_location_keeps_no_option_with_a_secret(
+    options: dict[str, str], hidden: set[str]
+) -> None:
+    sink = sink_of_options({k: v for k, v in options.items() if k != "password"})
+    kept = public_options(options, sink)
+    assert {name for name, text in kept.items() if text == "***"} == hidden
+    assert {name: options[name] for name in options.keys() - hidden}.items() <= kept.items()
