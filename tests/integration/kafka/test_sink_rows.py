@@ -7,6 +7,7 @@ librdkafka) and the general one (row by row) write the same batches and must agr
 from __future__ import annotations
 
 import random
+import time
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -243,6 +244,28 @@ def test_a_refused_row_fails_the_attempt_and_names_the_reason(
     # The next attempt of the same worker is none the worse.
     assert write_all(sink, job, kit.numbers(range(5)), epoch=1)
     assert kit.visible(kafka.bootstrap_servers, name) == list(range(5))
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_rows_after_a_refused_one_name_its_reason(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    if general:
+        by_row()
+    name, job = topic(1), kit.new_job()
+    larger = {"message.max.bytes": 4_000_000}
+    sink = kit.sink_on(kafka.bootstrap_servers, name, producer_options=larger)
+    writer = sink.create_writer(kit.attempt(job))
+    writer.write(batch([(b"k", b"x" * 2_000_000)], pa.binary()))
+    # The broker's refusal comes in meanwhile, and librdkafka takes no further row.
+    time.sleep(1)
+    with pytest.raises(WriteRefusedError) as caught:
+        writer.write(kit.numbers(range(5)))
+        writer.prepare_commit()
+    writer.abort()
+    kit.abort_all(sink, job)
+    assert "too large" in str(caught.value)
+    assert "max.message.bytes" in str(caught.value)
 
 
 @pytest.mark.parametrize("general", [False, True])

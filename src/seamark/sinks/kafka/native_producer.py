@@ -183,11 +183,15 @@ class NativeProducer(Producer):
         other = np.flatnonzero((errors != 0) & (errors != c.QUEUE_FULL))
         if len(other):
             first = messages[other[0]]
-            why = self._text(int(first["err"]))
-            if first["err"] == _TOO_LARGE:
+            code = int(first["err"])
+            why = self._text(code)
+            if code == STATE:  # an earlier row has failed the transaction
+                self.serve(0)
+                code, why = self._transaction_error() or (code, why)
+            elif code == _TOO_LARGE:
                 size = int(first["value_len"]) + int(first["key_len"])
                 why += f" (key and value have {size} bytes)"
-            raise refused(self._config, None, len(other), explained(int(first["err"]), why))
+            raise refused(self._config, None, len(other), explained(code, why))
         if errors[:accepted].any() or not errors[accepted:].all():
             raise WriteRefusedError(
                 f"{self._config.sink}: librdkafka accepted rows after one that it refused, so "

@@ -102,7 +102,11 @@ class RowProducer(Producer):
                 self._raise_failure()
                 progress.check()
             except confluent_kafka.KafkaException as error:
-                raise refused(self._config, topic, 1, self._why(error.args[0])) from error
+                why = error.args[0]
+                if why.code() == producer.STATE:  # an earlier row has failed the transaction
+                    self.serve(0)
+                    why = self._transaction_error() or why
+                raise refused(self._config, topic, 1, self._why(why)) from error
             else:
                 self.sent += 1
                 return
