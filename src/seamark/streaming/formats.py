@@ -155,6 +155,7 @@ def files(target: Target) -> Sink:
         more["header"] = options.flag("header", default=False)
         more["delimiter"] = options.take("sep", "delimiter") or ","
         more["null_value"] = options.take("nullValue", "null_value") or ""
+        more["escape"] = options.take("escape") or "\\"
     return FileSink(
         options.need("path", "/data/clicks"),
         options.format,

@@ -20,10 +20,10 @@ _OF_READERS = (
     "columnnameofcorruptrecord", "enforceschema", "prefersdate",
 )  # fmt: skip
 """Options of a table that say nothing of how its rows are written, in lower case."""
-_OF_CSV = ("header", "sep", "delimiter", "nullvalue")
+_OF_CSV = ("header", "sep", "delimiter", "nullvalue", "escape")
 """Options that a reader of CSV needs too: a table that is made has them."""
-_READS_CSV = {"escape": '"', "multiline": "true"}
-"""What makes Spark read `FileSink`'s CSV: every table of CSV has them, by these names."""
+_READS_CSV = {"multiline": "true"}
+"""What makes Spark read line ends in a text: every table of CSV has it, by this name."""
 _TRACKED = "spark.sql.hive.manageFilesourcePartitions"
 
 
@@ -101,8 +101,8 @@ def find_table(
             stored = {key.lower(): value for key, value in stored.items()}
             if {key: stored.pop(key, "").lower() for key in _READS_CSV} != _READS_CSV:
                 raise ValueError(
-                    "Spark would read a quotation mark or a line end in a text wrongly there; give "
-                    f"ALTER TABLE {name} SET SERDEPROPERTIES ({_options(_READS_CSV)})"
+                    "Spark would read a line end in a text wrongly there; give ALTER TABLE "
+                    f"{name} SET SERDEPROPERTIES ({_options(_READS_CSV)})"
                 )
             theirs = [str(column) for column in found.dataSchema().fieldNames()]
             partitions = {column.lower() for column in columns}

@@ -108,7 +108,7 @@ def test_a_table_of_its_own_place_and_an_existing_one(
     spark.sql(
         f"CREATE TABLE {name} (page STRING, id BIGINT) USING csv OPTIONS (sep '|', header 'true')"
     )
-    remedy = "ALTER TABLE clicks SET SERDEPROPERTIES (escape '\"', multiline 'true')"
+    remedy = "ALTER TABLE clicks SET SERDEPROPERTIES (multiline 'true')"
     with pytest.raises(sm.ConfigurationError, match=re.escape(remedy)):
         sm.write_stream(rows).option("checkpointLocation", str(tmp_path / "no")).toTable("clicks")
     spark.sql(remedy)
@@ -158,7 +158,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_made(
         ("o", rows, {}, "of 'orc'"),
         ("p", rows, {}, "partitions in the catalog"),
         ("b", rows, {}, "in buckets"),
-        ("c", rows, {}, "SERDEPROPERTIES (escape '\"', multiline 'true')"),
+        ("c", rows, {}, "SERDEPROPERTIES (multiline 'true')"),
         ("j", rows, {"format": "csv"}, "format is 'csv', and the table is of 'json'"),
         ("new", rows, {"format": "orc"}, "of 'orc'"),
         ("new", rows, {"partitionBy": "nowhere"}, "partition column 'nowhere' is not in"),

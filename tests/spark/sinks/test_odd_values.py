@@ -77,6 +77,23 @@ def read_back_by_spark(
     assert [r[0] for r in read.orderBy("n").selectExpr("CAST(v AS STRING)").collect()] == texts
 
 
+@pytest.mark.parametrize("null", ["", "NULL", "\\N"])
+def test_texts_in_csv_are_read_by_spark_as_its_own(
+    spark: SparkSession, tmp_path: Path, null: str
+) -> None:
+    """As `write_stream` writes them: a query that had Spark's sink keeps its readers."""
+    texts = [text for text in ODD_VALUES["string"][1].values() if len(text) < 999 and text != null]
+    texts += ["a\\", '"', '\\"', '"\\', 'a,"b"\\', 'say ""x"", ok', "C:\\d,e\\", "N", '\\"N"', None]
+    sink = FileSink(tmp_path, "csv", header=False, null_value=null, escape="\\")
+    columns = {"n": range(len(texts)), "v": texts, "w": ["after"] * len(texts)}
+    kinds = pa.schema([("n", pa.int64()), ("v", pa.string()), ("w", pa.string())])
+    schema = (Column("n", "bigint"), Column("v", "string"), Column("w", "string"))
+    commit(sink, schema, [pa.RecordBatch.from_pydict(columns, kinds)])
+    read = spark.read.schema("n BIGINT, v STRING, w STRING").option("multiLine", True)
+    found = read.csv(str(tmp_path), nullValue=null).orderBy("n").collect()
+    assert [tuple(row) for row in found] == [(n, text, "after") for n, text in enumerate(texts)]
+
+
 def commit(sink: Any, schema: Schema, batches: Sequence[pa.RecordBatch]) -> None:
     """Write and commit the rows, as an epoch with one task."""
     context = SinkContext(JOB, "orders", UID, 1, 5.0, schema, spool_uri=steps.spool_uri())

@@ -79,11 +79,13 @@ def read(sink: Any, batch: pa.RecordBatch, committables: list[Any], **how: Any) 
     return list(sink.read_back(ReadBack(DRIVER, batch.schema, committables, **how)))
 
 
+CSV_TEXTS = pa.array(['\\N "N" ,\\', "N", None])
 FORMATS = [
     ("parquet", {}, {**SCALARS, **NUMBERS, **NESTED}),
     ("csv", {}, SCALARS),
     ("csv", {"header": False, "delimiter": ";", "null_value": "NULL"}, SCALARS),
     ("csv", {"compression": "gzip"}, SCALARS),
+    ("csv", {"escape": "\\", "null_value": "\\N"}, SCALARS | {"more": CSV_TEXTS}),
     ("json", {}, {"_seamark_json": pa.array(['{"a":1}', '{"a":"ß"}', "{}"])}),
     ("json", {"compression": "gzip"}, {"_seamark_json": pa.array(['{"a":1}', "{}", "{}"])}),
 ]

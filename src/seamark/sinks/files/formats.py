@@ -1,6 +1,7 @@
 """Arrow batches into the bytes of each file format, without a Python object per row."""
 
 import gzip
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -58,6 +59,12 @@ class Format:
     header: bool = True
     delimiter: str = ","
     null_value: str = ""
+    escape: str = '"'
+
+    @property
+    def null_as_read(self) -> str:
+        """The text for null as read by one who takes escapes outside of quotation marks too."""
+        return re.sub(r"\\(.)", r"\1", self.null_value) if self.escape == "\\" else self.null_value
 
     @property
     def extension(self) -> str:
@@ -120,13 +127,18 @@ class JsonText:
 
 
 class CsvText:
-    """Records by RFC 4180, with line feeds. Quotes a text only where it must, also an empty text
-    and one that reads as null."""
+    """Records by RFC 4180, with line feeds, or with a backslash before each quotation mark and
+    backslash. Quotes a text only where it must: also an empty text, one that reads as null, and
+    one with an escape, which readers differ in outside of quotation marks."""
 
     def __init__(self, options: Format) -> None:
         self._options = options
-        special = "".join(f"\\x{{{ord(one):x}}}" for one in f'{options.delimiter}"\r\n')
+        marks = {options.delimiter, '"', "\r", "\n", options.escape}
+        special = "".join(f"\\x{{{ord(one):x}}}" for one in sorted(marks))
         self._special = rf"[{special}]|^\s|\s$|^$"
+        self._escaped = sorted({'"', options.escape}, reverse=True)
+        """In this order: escapes of a quotation mark are not escaped again."""
+        self._nulls = pa.array([options.null_value, options.null_as_read], _TEXT)
 
     def header(self, names: Sequence[str]) -> bytes:
         """Return the header line, or nothing."""
@@ -148,12 +160,13 @@ class CsvText:
         )
 
     def _quoted(self, column: pa.Array) -> pa.Array:
-        doubled = pc.replace_substring(column, '"', '""')
+        escaped = column
+        for one in self._escaped:
+            escaped = pc.replace_substring(escaped, one, self._options.escape + one)
         mark = pa.scalar('"', _TEXT)
-        whole = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", _TEXT))
+        whole = pc.binary_join_element_wise(mark, escaped, mark, pa.scalar("", _TEXT))
         must = pc.or_(
-            pc.match_substring_regex(column, self._special),
-            pc.equal(column, self._options.null_value),
+            pc.match_substring_regex(column, self._special), pc.is_in(column, self._nulls)
         )
         return pc.if_else(must, whole, column)
 

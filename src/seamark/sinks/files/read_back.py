@@ -62,10 +62,15 @@ def _batches(file: Any, path: str, format_: Format, stored: pa.Schema) -> Iterat
     yield from pa.csv.open_csv(
         text,
         pa.csv.ReadOptions(column_names=None if format_.header else stored.names),
-        pa.csv.ParseOptions(delimiter=format_.delimiter, newlines_in_values=True),
+        pa.csv.ParseOptions(
+            delimiter=format_.delimiter,
+            double_quote=format_.escape == '"',
+            escape_char=False if format_.escape == '"' else format_.escape,
+            newlines_in_values=True,
+        ),
         pa.csv.ConvertOptions(
             column_types={field.name: times.get(field.name, field.type) for field in stored},
-            null_values=[format_.null_value],
+            null_values=[format_.null_as_read],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
             true_values=["true"],

@@ -34,7 +34,7 @@ _PARTITION_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
     "string", "char", "varchar",
 )  # fmt: skip
-_CSV_DEFAULTS = (True, ",", "")
+_CSV_DEFAULTS = (True, ",", "", '"')
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class FileSink(StagingSink[PendingFile]):
         JSON and CSV: ``"none"`` (default), ``"gzip"``.
     header, delimiter, null_value: for CSV: whether each file begins with the columns' names; one
         character between fields; the text for null.
+    escape: for CSV: what stands before a quotation mark in a text. A quotation mark, by RFC 4180,
+        or a backslash, as Spark's own CSV has it: then before each backslash there too.
     target_file_size: the size of a file, at least 1 MB: a number of bytes, or text (``"128MB"``).
         A larger file is split, and an epoch with little output is written by fewer tasks
         (docs/how-to/keep-files-large.md). None: a file for each task, of any size.
@@ -73,6 +75,7 @@ class FileSink(StagingSink[PendingFile]):
     header: bool = True
     delimiter: str = ","
     null_value: str = ""
+    escape: str = '"'
     target_file_size: Size | None = None
     hadoop: Mapping[str, str] = field(default_factory=HadoopSettings, repr=False)
 
@@ -167,7 +170,8 @@ class FileSink(StagingSink[PendingFile]):
     @property
     def _format(self) -> Format:
         assert self.compression is not None
-        return Format(self.format, self.compression, self.header, self.delimiter, self.null_value)
+        csv = (self.header, self.delimiter, self.null_value, self.escape)
+        return Format(self.format, self.compression, *csv)
 
     def _data_expressions(self, data: Sequence[Column]) -> Sequence[str]:
         names = [quoted(column.name) for column in data]
@@ -205,21 +209,25 @@ class FileSink(StagingSink[PendingFile]):
     def _check_csv(self) -> None:
         yes_or_no(self.header, f"FileSink {self.path}: header")
         if self.format != "csv":
-            if (self.header, self.delimiter, self.null_value) != _CSV_DEFAULTS:
+            if (self.header, self.delimiter, self.null_value, self.escape) != _CSV_DEFAULTS:
                 raise ConfigurationError(
-                    f"FileSink {self.path}: header, delimiter and null_value are settings of the "
-                    f"format 'csv'; the format here is {self.format!r}"
+                    f"FileSink {self.path}: header, delimiter, null_value and escape are settings "
+                    f"of the format 'csv'; the format here is {self.format!r}"
                 )
             return
-        reserved = '"\r\n'
+        one_of(self.escape, ('"', "\\"), f"FileSink {self.path}: escape")
+        reserved = {'"', "\r", "\n", self.escape}
         delimiter, null = self.delimiter, self.null_value
-        if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in reserved + "\0":
+        if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in {*reserved, "\0"}:
             raise ConfigurationError(
                 f"FileSink {self.path}: delimiter is {delimiter!r}; give one character, but no "
-                "quotation mark or line end"
+                "quotation mark, line end or escape"
             )
-        if not isinstance(null, str) or set(null) & {*reserved, delimiter} or null != null.strip():
+        inside = reserved - {"\\"} | {delimiter}
+        unfit = not isinstance(null, str) or set(null) & inside or null != null.strip()
+        if unfit or null.endswith(self.escape):
             raise ConfigurationError(
                 f"FileSink {self.path}: null_value is {null!r}; give a text without quotation "
-                "marks, line ends, delimiters, and blanks around it, e.g. 'NULL'"
+                "marks, line ends, delimiters, and blanks around it, that does not end in the "
+                "escape, e.g. 'NULL'"
             )

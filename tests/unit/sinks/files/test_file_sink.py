@@ -72,6 +72,10 @@ def duckdb_rows(pattern: str, columns: str = "*") -> list[tuple[object, ...]]:
         ({"format": "csv", "delimiter": ";;"}, "delimiter is ';;'; give one character"),
         ({"format": "csv", "delimiter": '"'}, "no quotation mark"),
         ({"format": "csv", "null_value": "a,b"}, "null_value is 'a,b'; give a text without"),
+        ({"format": "csv", "null_value": "\\", "escape": "\\"}, "does not end in the escape"),
+        ({"format": "csv", "delimiter": "\\", "escape": "\\"}, "line end or escape"),
+        ({"format": "csv", "escape": "'"}, "escape is"),
+        ({"format": "json", "escape": "\\"}, "settings of the format 'csv'"),
         ({"hadoop": {"fs.s3a.secret.key": 1}}, "hadoop is a dict; give a dict of texts"),
     ],
 )
