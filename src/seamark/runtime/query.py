@@ -52,7 +52,13 @@ from seamark.runtime.jvm_writer import jvm_writer
 from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.plans import NO_EXCHANGE_REUSE, require_watermarks
 from seamark.runtime.pre_commit import RESULT_SCHEMA, Order, pre_commit
-from seamark.runtime.session import RETAINED, file_manager_settings, is_local, planned_tasks
+from seamark.runtime.session import (
+    RETAINED,
+    file_manager_settings,
+    is_local,
+    planned_tasks,
+    require_tasks_python,
+)
 from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.start_checks import StartChecks, offsets_of
 from seamark.runtime.state_backend import (
@@ -192,8 +198,11 @@ class StreamRun(QueryRun):
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it.
 
-        Raises DamagedCheckpointError before anything is written, if the job cannot go on.
+        Raises ConfigurationError for tasks that cannot run, and DamagedCheckpointError if the job
+        cannot go on, before anything is written.
         """
+        if not self._real_time:  # whose rows may need no Python
+            require_tasks_python(self._spark)
         self._checks.before()
         if "processingTime" in self._trigger:
             self._checkpoint_trigger.prepare(self._spark)

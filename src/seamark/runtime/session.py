@@ -2,6 +2,8 @@
 
 import logging
 import os
+import shutil
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -17,7 +19,7 @@ from pyspark.version import __version__ as spark_version
 
 from seamark.api.config import CheckpointConfig
 from seamark.model import failpoints
-from seamark.model.errors import MissingDependencyError, PreflightError
+from seamark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
 from seamark.runtime import jars, worker_daemon
 from seamark.runtime.connect import require_classic
 from seamark.runtime.spark_versions import HAS_READ_LIMITS, named_here
@@ -102,6 +104,26 @@ def _make_session(name: str) -> SparkSession:
 def is_local(master: str) -> bool:
     """Tell whether tasks run in the driver's JVM, where no task is lost without its driver."""
     return master == "local" or master.startswith("local[")
+
+
+def require_tasks_python(spark: SparkSession) -> None:
+    """Raise ConfigurationError if Spark on this machine runs its tasks with another Python that
+    cannot run them: without PYSPARK_PYTHON that is ``python3``, whatever runs the program. On a
+    cluster only the tasks can tell."""
+    context = spark.sparkContext
+    python = shutil.which(context.pythonExec)
+    if not is_local(context.master) or python is None or Path(python) == Path(sys.executable):
+        return
+    asked = "import sys, pyarrow; print(*sys.version_info[:2], sep='.')"
+    told = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
+    version = ".".join(map(str, sys.version_info[:2]))
+    if told.returncode or told.stdout.strip() != version:
+        found = (told.stderr.strip() or f"it is Python {told.stdout.strip()}").splitlines()[-1]
+        raise ConfigurationError(
+            f"Spark's tasks run {python}, which is not the program's Python {version} with its "
+            f"packages: {found}. Set PYSPARK_PYTHON={sys.executable} in the environment before the "
+            "program starts, or make no session: a job makes one that has it"
+        )
 
 
 def planned_tasks(

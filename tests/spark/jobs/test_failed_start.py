@@ -8,6 +8,7 @@ and its return in turn, by an error put there.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -86,6 +87,29 @@ def test_a_start_that_fails_leaves_nothing_behind(
     assert count(tmp_path) == (10, 10)
     assert settings_of(spark) == settings
     until(lambda: ours() <= before)
+
+
+def test_another_python_of_the_tasks_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "bin/python3"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # without its packages
+    python.chmod(0o755)
+    files(tmp_path, count=2)
+    declared, clicks = bounded_job(tmp_path)
+    declared.sink(clicks, sm.SQLiteSink(str(tmp_path / "out.db"), table="t"), "out")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    with pytest.raises(sm.ConfigurationError, match="Set PYSPARK_PYTHON=") as told:
+        declared.run()
+    assert f"tasks run {python}" in str(told.value)
+    assert "No module named 'pyarrow'" in str(told.value)
+    assert not (tmp_path / "out.db").exists()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    declared, clicks = bounded_job(tmp_path)
+    declared.sink(clicks, sm.SQLiteSink(str(tmp_path / "out.db"), table="t"), "out")
+    declared.run()
+    assert count(tmp_path) == (10, 10)
 
 
 def test_a_session_has_its_settings_back_when_the_last_query_with_them_has_ended(
