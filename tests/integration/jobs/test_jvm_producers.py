@@ -5,12 +5,14 @@ How: its methods are called by reflection, as a task in the JVM calls them.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kafka.admin import ConfigResource, KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from seamark.dev.kafka import LocalKafka
@@ -117,4 +119,21 @@ def test_a_producer_is_closed_before_the_next_is_made(
     wait_until("its end", lambda: java.threads(lease) == 0, 60)
     assert java.read(java.pools, pool, "warming") == 1
     java.call(java.pools, pool, "close")
+    kit.abort_all(sink, job)
+
+
+@pytest.mark.parametrize(
+    ("option", "size"), [("message.max.bytes", 70_000_000), ("batch.size", 10)]
+)
+def test_the_largest_row_allowed_fits_into_the_memory(
+    java: Java, kafka: LocalKafka, topic: Topic, option: str, size: int
+) -> None:
+    name, limit = topic(), 72_000_000
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.alter_configs([ConfigResource("TOPIC", name, {"max.message.bytes": limit})])
+    sink = kit.sink_on(kafka.bootstrap_servers, name, producer_options={option: limit})
+    job = kit.new_job()
+    pool = java.pool(sink, job)
+    row = java.gateway.new_array(java.jvm.byte, size)
+    flushed(java, sink, pool, java.take(pool), [row])
     kit.abort_all(sink, job)
