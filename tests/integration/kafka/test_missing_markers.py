@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,11 +30,22 @@ def cluster() -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
+def version_1(cluster: LocalKafka) -> Iterator[None]:
+    """The end of a transaction leaves its producer's epoch as it is."""
+    from kafka.admin import KafkaAdminClient
+
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:
+        admin.update_features({"transaction.version": ("SAFE_DOWNGRADE", 1)})
+        yield
+        admin.update_features({"transaction.version": 2})
+
+
+@pytest.fixture
 def topic(cluster: LocalKafka, request: pytest.FixtureRequest) -> str:
     """A topic whose partition 0 is on AWAY alone."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    name = f"{TOPIC}-{request.node.name}"
+    name = re.sub(r"[^\w.-]", "-", f"{TOPIC}-{request.node.name}")
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     made = NewTopic(name, 2, replica_assignment=[[AWAY], [1]], config={"min.insync.replicas": "1"})
     for future in admin.create_topics([made]).values():
@@ -75,10 +88,28 @@ def shown(cluster: LocalKafka, topic: str) -> list[int]:
     return sorted(int(row.value) for row in workload.read_topic(cluster.bootstrap_servers, topic))
 
 
+def looked(committer: KafkaCommitter) -> bool:
+    return list(committer.list_lingering()) == []
+
+
 def assert_look_shows(cluster: LocalKafka, topic: str, committer: KafkaCommitter) -> None:
     assert hidden(cluster, topic)
     assert list(committer.list_lingering()) == []
     assert shown(cluster, topic) == list(range(20))
+
+
+def used_again(cluster: LocalKafka, topic: str, ours: KafkaCommittable) -> Any:
+    """Return the next producer of our id, whose transaction has the row 99 in partition 1."""
+    from confluent_kafka import Producer
+
+    next_user = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": ours.transactional_id}
+    )
+    next_user.init_transactions(30)
+    next_user.begin_transaction()
+    next_user.produce(topic, b"99", key=b"k", partition=1)
+    next_user.flush(30)
+    return next_user
 
 
 def test_committed_rows_are_shown(cluster: LocalKafka, topic: str) -> None:
@@ -107,18 +138,7 @@ def test_rows_whose_id_was_used_again_are_shown(cluster: LocalKafka, topic: str)
     ours = kit.prepare(sink, kit.attempt(job), range(20))
     with kit.committing(sink, kit.driver(job)) as committer:
         end_without_leader(cluster, topic, committer.commit, ours, CommitOutcome.COMMITTED)
-        from confluent_kafka import Producer
-
-        next_user = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "transactional.id": ours.transactional_id,
-            }
-        )
-        next_user.init_transactions(30)
-        next_user.begin_transaction()
-        next_user.produce(topic, b"99", key=b"k", partition=1)
-        next_user.flush(30)
+        next_user = used_again(cluster, topic, ours)
         assert list(committer.list_lingering())  # that of the next user
         limits = sink.connection().read_limits([(topic, 0)])[topic, 0]
         assert limits.stable == limits.end
@@ -148,3 +168,41 @@ def test_open_transactions_are_left_alone(cluster: LocalKafka, topic: str) -> No
         assert hidden(cluster, topic)
         assert kit.until_proved(committer.abort, [second]) == [AbortOutcome.ABORTED]
         assert shown(cluster, topic) == list(range(20))
+
+
+@pytest.mark.usefixtures("version_1")
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "aborted"])
+def test_the_end_of_the_next_transaction_is_not_taken_for_that_of_ours(
+    cluster: LocalKafka, topic: str, committed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink, job = kit.sink_on(cluster.bootstrap_servers, topic), kit.new_job()
+    ours = kit.prepare(sink, kit.attempt(job), range(20))
+    with kit.committing(sink, kit.driver(job)) as committer:
+        if committed:
+            end_without_leader(cluster, topic, committer.commit, ours, CommitOutcome.COMMITTED)
+            used_again(cluster, topic, ours).abort_transaction(30)
+        else:
+            end_without_leader(cluster, topic, committer.abort, ours, AbortOutcome.ABORTED)
+            used_again(cluster, topic, ours).commit_transaction(30)
+        kit.wait_for_markers(cluster.bootstrap_servers)
+        with kit.committing(sink, kit.driver(job, 2)) as another:
+            more = kit.prepare(sink, kit.attempt(job, 2, epoch=1), range(20, 40))
+            assert kit.until_proved(another.commit, [more]) == [CommitOutcome.COMMITTED]
+            assert looked(another)
+        assert hidden(cluster, topic)
+        assert "Nothing proves how it ended" in caplog.text
+        # The committer has ended ours itself.
+        wait_until("its look", lambda: looked(committer) and not hidden(cluster, topic), 60)
+        assert shown(cluster, topic) == ([*range(40)] if committed else [*range(20, 40), 99])
+
+
+@pytest.mark.usefixtures("version_1")
+def test_the_last_transaction_of_an_id_is_proved(cluster: LocalKafka, topic: str) -> None:
+    sink, job = kit.sink_on(cluster.bootstrap_servers, topic), kit.new_job()
+    ours = kit.prepare(sink, kit.attempt(job), range(20))
+    with kit.committing(sink, kit.driver(job)) as committer:
+        end_without_leader(cluster, topic, committer.commit, ours, CommitOutcome.COMMITTED)
+    with kit.committing(sink, kit.driver(job, 2)) as committer:
+        more = kit.prepare(sink, kit.attempt(job, 2, epoch=1), range(20, 40))
+        assert kit.until_proved(committer.commit, [more]) == [CommitOutcome.COMMITTED]
+        assert shown(cluster, topic) == list(range(40))

@@ -6,6 +6,7 @@ librdkafka) and the general one (row by row) write the same batches and must agr
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 import zlib
@@ -14,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka.admin import ConfigResource, KafkaAdminClient
 
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import WriteRefusedError
@@ -202,6 +204,21 @@ def test_string_columns_are_taken_as_utf8(kafka: LocalKafka, topic: Topic) -> No
     text = pa.record_batch({"key": ["ü"], "value": ["größer"]})
     write_all(kit.sink_on(kafka.bootstrap_servers, name), kit.new_job(), text)
     assert read(kafka, name) == [(0, "ü".encode(), "größer".encode())]
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_the_largest_row_allowed_fits_into_the_queue(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    if general:
+        by_row()
+    name, limit = topic(), {"message.max.bytes": 72_000_000}
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.alter_configs([ConfigResource("TOPIC", name, {"max.message.bytes": 72_000_000})])
+    options = {**limit, "message.timeout.ms": 60_000}
+    sink, job = kit.sink_on(kafka.bootstrap_servers, name, producer_options=options), kit.new_job()
+    write_all(sink, job, batch([(b"key", b"x" * 70_000_000)], pa.binary()))
+    assert [len(value or b"") for _, _, value in read(kafka, name)] == [70_000_000]
 
 
 @pytest.mark.parametrize("general", [False, True])

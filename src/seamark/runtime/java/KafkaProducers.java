@@ -154,8 +154,11 @@ public class KafkaProducers implements ThreadFactory {
       if (warm) this.warming++;
       CHORES.execute(new Runnable() {
         public void run() {
-          if (warm) pool.warm(settled);
-          lease.close();
+          try {
+            lease.close();  // first: each takes up to `buffer.memory`
+          } finally {
+            if (warm) pool.warm(settled);
+          }
         }
       });
     }
@@ -225,8 +228,13 @@ class Lease {
     return field.get(of);
   }
 
-  /** Waits for nothing, sends nothing: with more patience Java's client aborts the transaction. */
+  /**
+   * Waits for nothing, sends nothing: with more patience Java's client aborts the transaction. A
+   * closed producer keeps its buffers; the pool keeps the lease, for its id and in late chores.
+   */
   void close() {
-    this.producer.close(Duration.ZERO);
+    KafkaProducer closing = this.producer;
+    this.producer = null;
+    closing.close(Duration.ZERO);
   }
 }

@@ -71,6 +71,11 @@ class BrokerConnection:
         self._coordinators: dict[str, int] = {}
         self._end_version = 4
 
+    @property
+    def ends_raise_epoch(self) -> bool:
+        """Whether the end of a transaction raises its producer's epoch. Known after any answer."""
+        return self._end_version >= 5
+
     def end(self, committables: Sequence[KafkaCommittable], *, commit: bool) -> list[Ended]:
         """Send EndTxn for all committables at once; return the answers, in order.
 

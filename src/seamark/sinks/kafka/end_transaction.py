@@ -15,7 +15,8 @@ again), where e is the writer's epoch:
 
 While markers are being written (PrepareCommit, PrepareAbort) any of them may answer 51. EndTxn v4,
 used where the cluster has transaction version 1, leaves the epoch at e, and answers 90 after a
-time-out.
+time-out; there the id's next transaction is at e+1, so its end looks like that of ours. Nobody asks
+for ours then: an id is used again only once the outcome is recorded.
 
 Answer 0 to a commit is proof. After any other answer, unless it plainly means "ask again", the
 committer asks the broker for the transaction's state. Only this state proves an outcome, with the

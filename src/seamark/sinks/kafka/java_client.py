@@ -67,6 +67,9 @@ def settings(sink: "KafkaSink") -> dict[str, str] | None:
     found |= {name.removeprefix(PREFIX): text for name, text in of_login.items()}
     if "security.protocol" in found:
         found["security.protocol"] = found["security.protocol"].upper()
+    # Java's client refuses what does not fit, and waits for the room of what is on its way.
+    largest = max(int(found["batch.size"]), int(found.get("max.request.size", "0")))
+    found["buffer.memory"] = str(max(int(found["buffer.memory"]), 2 * largest))
     delivery_ms = int(found["delivery.timeout.ms"])
     if sink.exactly_once:
         limit_ms = int(sink.transaction_timeout_s * 1000)

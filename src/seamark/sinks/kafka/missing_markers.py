@@ -5,6 +5,11 @@ a partition that has no leader for a deleted one: it calls the transaction compl
 that partition (https://issues.apache.org/jira/browse/KAFKA-20734). When the leader is back,
 committed rows stay hidden, and read_committed readers stop there for ever;
 `kafka-transactions.sh abort` would let them go on without these rows.
+
+A wrong marker loses rows or shows aborted ones, so only a proof writes one. With transaction
+version 2 an end raises the producer's epoch from e to e+1, and the id's next transaction is at e+2.
+With version 1 the next one is at e+1, and so is its end: there only an end at e, or one that this
+driver has seen, is proof.
 """
 
 import logging
@@ -80,7 +85,11 @@ class MissingMarkers:
             # after that has none.
             again = self.broker.open_writes({partition for partition, _ in missing})
             for place, proved in missing.items():
-                if again.get(place) == found[place]:
+                if again.get(place) != found[place]:
+                    continue
+                if proved is Fate.NOT_PROVED:
+                    self._say_unproved(place, found[place])
+                else:
                     self._write(place, found[place], proved)
 
     def _ended_by_coordinator(self, found: dict[Place, OpenWrite]) -> dict[Place, Fate]:
@@ -93,25 +102,41 @@ class MissingMarkers:
         missing: dict[Place, Fate] = {}
         for (partition, producer), write in found.items():
             state = states.get(ids.get(producer, ""))
-            if isinstance(state, Description):
-                one = KafkaCommittable(ids[producer], producer, write.producer_epoch, {})
-                proved = fate(one, state)
-                if proved is Fate.NOT_PROVED:
-                    proved = self._fates.get((producer, write.producer_epoch), proved)
-                elif not state.state.startswith("Complete"):
-                    continue  # open, or being marked
-                if proved in (Fate.COMMITTED, Fate.ABORTED):
+            if isinstance(state, Description) and not state.state.startswith("Prepare"):
+                proved = self._proved(ids[producer], producer, write.producer_epoch, state)
+                if proved in (Fate.COMMITTED, Fate.ABORTED, Fate.NOT_PROVED):
                     missing[partition, producer] = proved
         return missing
 
-    def _write(self, place: Place, write: OpenWrite, proved: Fate) -> None:
+    def _proved(self, text: str, producer: int, epoch: int, state: Description) -> Fate:
+        if state.producer_epoch == epoch and not state.state.startswith("Complete"):
+            return Fate.OPEN
+        if (seen := self._fates.get((producer, epoch))) is not None:
+            return seen
+        if state.producer_epoch != epoch and not self.broker.ends_raise_epoch:
+            return Fate.NOT_PROVED
+        return fate(KafkaCommittable(text, producer, epoch, {}), state)
+
+    def _say_unproved(self, place: Place, write: OpenWrite) -> None:
+        if (place, write) not in self._said:
+            self._said.add((place, write))
+            _log.error(
+                "%s. Nothing proves how it ended: its id may have been used again. No marker is "
+                "written; `kafka-transactions.sh abort` takes the rows away, if they are committed",
+                self._what(place, write, "unknown"),
+            )
+
+    def _what(self, place: Place, write: OpenWrite, end: str) -> str:
         (topic, partition), producer = place
-        code = self.broker.write_marker(place, write, commit=proved is Fate.COMMITTED)
-        what = (
+        return (
             f"sink `{self.sink_uid}`: Kafka has ended a transaction (producer {producer}, epoch "
-            f"{write.producer_epoch}: {proved.value}) and not told partition {topic}-{partition}: "
+            f"{write.producer_epoch}: {end}) and not told partition {topic}-{partition}: "
             f"read_committed readers stop at offset {write.first_offset} (KAFKA-20734)"
         )
+
+    def _write(self, place: Place, write: OpenWrite, proved: Fate) -> None:
+        code = self.broker.write_marker(place, write, commit=proved is Fate.COMMITTED)
+        what = self._what(place, write, proved.value)
         if code == 0:
             _log.warning("%s. The missing marker is written now", what)
         elif (place, code) not in self._said:

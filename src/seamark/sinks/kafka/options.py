@@ -133,6 +133,10 @@ def producer_settings(servers: str, options: Mapping[str, str]) -> dict[str, str
     for name, alias in _ALIASES.items():
         if alias in options:
             del settings[name]
+    if (largest := options.get("message.max.bytes", "")).isdecimal():
+        # A row above it would wait for room for ever.
+        kbytes = max(int(settings["queue.buffering.max.kbytes"]), 2 * int(largest) // 1024)
+        settings["queue.buffering.max.kbytes"] = str(kbytes)
     settings.update(options)
     settings["bootstrap.servers"] = servers
     settings["enable.idempotence"] = "true"

@@ -115,10 +115,10 @@ class ProducerPool:
         with self._changed:
             if identity and slot and identity.epoch < LAST_EPOCH_TO_USE:
                 self._free.append(slot)
+            self._do(lease.producer.close)  # first: else the memory of both is needed
             if self._key.prefix and not (self._ready or self._warming or self._closed):
                 self._warming += 1
                 self._do(lambda: self._warm(settled_epoch))
-            self._do(lease.producer.close)
 
     def give_back(self, lease: Lease) -> None:
         """Take back a producer without transactions after a good flush, for the next task."""

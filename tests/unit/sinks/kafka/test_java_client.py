@@ -39,6 +39,22 @@ def test_settings_have_javas_names() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "memory"),
+    [
+        ({}, 67_108_864),
+        ({"message.max.bytes": 33_554_433}, 67_108_866),
+        ({"max.request.size": 100_000_000, "batch.size": 200_000_000}, 400_000_000),
+    ],
+)
+def test_the_memory_holds_two_of_the_largest_row_or_batch(
+    options: dict[str, object], memory: int
+) -> None:
+    found = java(**options)
+    assert found is not None
+    assert found["buffer.memory"] == str(memory)
+
+
+@pytest.mark.parametrize(
     "option",
     [
         {"partitioner": "consistent"}, {"linger.ms": 0.5}, {"queue.buffering.max.messages": 10},

@@ -133,6 +133,21 @@ def test_it_is_picklable_comparable_and_takes_no_later_change() -> None:
     assert settings["socket.keepalive.enable"] == "true"
 
 
+@pytest.mark.parametrize(
+    ("options", "kbytes"),
+    [
+        ({"message.max.bytes": 2_000_000}, "65536"),
+        ({"max.request.size": 102_400_000}, "200000"),
+        ({"message.max.bytes": 102_400_000, "queue.buffering.max.kbytes": 150_000}, "150000"),
+    ],
+)
+def test_the_queue_holds_two_of_the_largest_rows_unless_it_is_given(
+    options: dict[str, object], kbytes: str
+) -> None:
+    settings = dict(sink(producer_options=options).producer_settings("s").settings)
+    assert settings["queue.buffering.max.kbytes"] == kbytes
+
+
 def test_options_win_over_our_defaults_but_not_over_what_is_ours() -> None:
     options = {"linger.ms": 0, "delivery.timeout.ms": 5000}
     one = sink(producer_options=options, transaction_timeout="60s")
