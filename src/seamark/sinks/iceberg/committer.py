@@ -174,9 +174,9 @@ class IcebergCommitter(TableCommitter["IcebergSink", IcebergCommittable]):
         merge = self._merge
         if merge is None:
             return
+        merge.end(landed=landed)
         told = self._ledger.outcome
         if landed or told(merge.committable.handle) == COMMITTED:
-            merge.delete_unused()
             self._tidy([merge.committable])
         elif all(told(one.handle) for one in merge.staged):
             self._delete([merge.committable])
