@@ -14,7 +14,7 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.schema import Column
-from seamark.sinks.delta import DeltaSink
+from seamark.sinks.delta import DeltaSink, merging
 from seamark.sinks.internal.table_merge import reduced
 from tests.changes_suite import SCHEMA, ChangesSuite, ChangesUnderTest, commit, driver, write
 from tests.integration.delta import sink_kit as kit
@@ -106,6 +106,42 @@ def test_rows_staged_with_keys_merge_after_the_setting_has_gone(tmp_path: Path) 
     assert committer.commit(staged) == [CommitOutcome.COMMITTED]
     assert [row["id"] for row in kit.rows(sink)] == [2]
     assert left(sink) == []
+
+
+@pytest.mark.parametrize("ended", ["committed", "aborted"])
+@pytest.mark.parametrize("first", ["appended", "merged"])
+def test_another_driver_between_two_settings_of_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, ended: str
+) -> None:
+    """It ends the second's rows when the first's are committed; it dies before it cleans up."""
+    sink = made(tmp_path / "orders")
+    commit(sink, write(sink, [(1, "old", "insert")], 0))
+    settings = {"keys": ["id"]} if first == "merged" else {}
+    writer = DeltaSink(sink.path, **settings).create_writer(kit.attempt(epoch=1, partition=3))
+    writer.write(pa.record_batch({"id": pa.array([9]), "text": pa.array(["first"])}))
+    others, staged = list(writer.prepare_commit()), write(sink, [(1, "b", "update")], 1)
+    later = write(sink, [(1, "c", "update")], 2)
+    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
+    for cleaning in ("_delete", "_tidy"):
+        monkeypatch.setattr(new, cleaning, lambda _: None)
+    name = "create_write_transaction" if first == "appended" else "merge"
+    module = DeltaTable if first == "appended" else merging
+    real = getattr(module, name)
+
+    def then(*given: Any, **settings: Any) -> None:
+        real(*given, **settings)
+        monkeypatch.setattr(module, name, real)
+        if ended == "committed":
+            assert new.commit(staged) == new.commit(later) == [CommitOutcome.COMMITTED]
+        else:
+            assert new.abort(staged) == [AbortOutcome.ABORTED]
+
+    monkeypatch.setattr(module, name, then)
+    told = old.commit([*others, *staged])
+    outcome = CommitOutcome.LOST if ended == "aborted" else CommitOutcome.ALREADY_COMMITTED
+    assert told == [CommitOutcome.COMMITTED, outcome]
+    found = {row["id"]: row["text"] for row in kit.rows(sink)}
+    assert found == {1: "old" if ended == "aborted" else "c", 9: "first"}
 
 
 def test_odd_names_and_every_type_of_key(tmp_path: Path) -> None:

@@ -359,6 +359,33 @@ def test_rows_staged_by_another_setting_move_as_meant(tmp_path: Path) -> None:
     assert unnamed(sink) == []
 
 
+@pytest.mark.parametrize("ended", ["committed", "aborted"])
+def test_another_driver_between_two_settings_of_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    """It ends the second's rows when the first's are committed; it dies before it cleans up."""
+    sink = table(tmp_path)
+    theirs(sink, (1, "old", "n"))
+    writer = IcebergSink(sink.table, sink.catalog).create_writer(attempt(epoch=0, partition=3))
+    writer.write(pa.record_batch({"id": pa.array([9]), "text": pa.array(["plain"])}))
+    plain, staged = list(writer.prepare_commit()), write(sink, [(1, "b", "update")], 0)
+    later = write(sink, [(1, "c", "update")], 1)
+    old, new = (sink.create_committer(changes_driver(n)) for n in (1, 2))
+    for cleaning in ("_delete", "_tidy"):
+        monkeypatch.setattr(new, cleaning, lambda _: None)
+
+    def others() -> None:
+        if ended == "committed":
+            assert new.commit(staged) == new.commit(later) == [COMMITTED]
+        else:
+            assert new.abort(staged) == [AbortOutcome.ABORTED]
+
+    at("iceberg-committed", others, monkeypatch)
+    outcome = ALREADY if ended == "committed" else CommitOutcome.LOST
+    assert old.commit([*plain, *staged]) == [COMMITTED, outcome]
+    assert rows(sink) == {1: ("c" if ended == "committed" else "old", "n"), 9: ("plain", None)}
+
+
 # --- keys
 
 

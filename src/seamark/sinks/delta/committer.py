@@ -177,15 +177,8 @@ class DeltaCommitter(TableCommitter["DeltaSink", DeltaCommittable]):
     # --- writing
 
     def _add(self, committables: Sequence[DeltaCommittable]) -> bool:
-        """See `TableCommitter`: first the files to be appended, then those to be merged."""
         self._check_shape()
-        kinds = sorted({c.merged_by for c in committables})  # without keys first
-        return all(
-            (self._merge if keys else self._add_files)(
-                [c for c in committables if c.merged_by == (keys, op)]
-            )
-            for keys, op in kinds
-        )
+        return (self._merge if committables[0].merged_by[0] else self._add_files)(committables)
 
     def _record_abort(self, committables: Sequence[DeltaCommittable]) -> bool:
         failpoints.reached("delta-abort-checked")

@@ -100,16 +100,10 @@ class IcebergCommitter(TableCommitter["IcebergSink", IcebergCommittable]):
     # --- writing
 
     def _add(self, committables: Sequence[IcebergCommittable]) -> bool:
-        """Commit the files to be appended, then rows staged by other settings, each in a snapshot
-        of their own."""
-        for number, kind in enumerate(sorted({one.merged_by for one in committables})):
-            alike = [one for one in committables if one.merged_by == kind]
-            if number:
-                self._refresh(alike)
-            if not self._write(COMMITTED, alike, "iceberg-commit-checked", "iceberg-committed"):
-                return False
+        added = self._write(COMMITTED, committables, "iceberg-commit-checked", "iceberg-committed")
+        if added and committables[0].merged_by[0]:
             self._end_merge(landed=True)
-        return True
+        return added
 
     def _record_abort(self, committables: Sequence[IcebergCommittable]) -> bool:
         return self._write(ABORTED, committables, "iceberg-abort-checked", "iceberg-aborted")
@@ -174,9 +168,9 @@ class IcebergCommitter(TableCommitter["IcebergSink", IcebergCommittable]):
         merge = self._merge
         if merge is None:
             return
+        merge.end(landed=landed)
         told = self._ledger.outcome
         if landed or told(merge.committable.handle) == COMMITTED:
-            merge.delete_unused()
             self._tidy([merge.committable])
         elif all(told(one.handle) for one in merge.staged):
             self._delete([merge.committable])

@@ -9,12 +9,16 @@ Invariants:
 - All new files are one attempt's, with records of its own (`pending_files`). The snapshot that
   names them has its outcome too: so the files of a dead commit are found and deleted as a task's.
 - A file is deleted here only if the one commit that could name it can land no more.
+- A call that is given up goes on in its thread, beside the next try: it has files of its own, and
+  sets nothing that the next try reads.
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -74,9 +78,12 @@ class Merge:
         self.staged = staged
         self._name = name
         self._files = files
-        self._begun = 0
+        self._lock = threading.Lock()
+        self._ended = False
+        self._numbers = count()
         self._written: set[str] = set()
         self._used: set[str] = set()
+        self._named: set[str] = set()
         self._schema_id = -1
         self._parent: Any = None
         self._rewritten: dict[str, _Rewritten] = {}
@@ -92,7 +99,7 @@ class Merge:
                 f"visible: {snapshots.NO_DELETES}, and start the job again"
             )
         if self._schema_id != metadata.current_schema_id:
-            call(partial(self._read_keys, table))
+            self._read_keys(table, call)
         schema, specs = metadata.schema(), metadata.specs()
         replaced: dict[str, set[str]] = {}
         groups: dict[int, list[Any]] = {}
@@ -121,25 +128,30 @@ class Merge:
         self._used = {f.file_path.removeprefix(below) for files in groups.values() for f in files}
         self._rewritten = {p: f for p, f in self._rewritten.items() if p in used or not f.changed}
         head = metadata.snapshot_by_name("main")
-        if (parent := head and head.snapshot_id) != self._parent:
-            self.delete_unused()
+        if (parent := head and head.snapshot_id) != self._parent:  # earlier tries can land no more
+            self._delete(self._written - self._used)
+            self._named = set()
         self._parent = parent
+        self._named |= self._used
         return [
             (snapshots.schema_with(metadata, specs[number]), specs[number], files)
             for number, files in groups.items()
             if files
         ], replaced
 
-    def delete_unused(self) -> None:
-        """Delete the files that the last try did not name: an earlier one can land no more."""
-        unused = self._written - self._used
+    def end(self, *, landed: bool) -> None:
+        """Let calls that go on leave no file. If the last try has landed, delete the files that it
+        did not name; else those that no try named which may have landed."""
+        self._ended = True
+        self._delete(self._written - (self._used if landed else self._named))
+
+    def _delete(self, unused: set[str]) -> None:
         with ignored("the deletion of files of a lost race"):
             stored.delete(self._files, sorted(unused))
-            self._written -= unused
 
     # --- the epoch's changes
 
-    def _read_keys(self, table: Any) -> None:
+    def _read_keys(self, table: Any, call: Call) -> None:
         """Find the last change of each key, in the table's columns as they are now."""
         from pyiceberg.schema import Schema
         from pyiceberg.types import NestedField, StringType
@@ -163,7 +175,7 @@ class Merge:
         names = [there[number].name for number in ids]
         op_field = NestedField(OP_ID, STAGED_OP, StringType(), required=False)
         columns = Schema(*self._key_columns.fields, *([op_field] if op else []))
-        rows = pa.Table.from_batches(list(self._staged(table, columns)))
+        rows = pa.Table.from_batches(call(lambda: list(self._staged(table, columns))))
         place = np.arange(rows.num_rows)
         changes = reduced(rows.append_column(_ROW, pa.array(place)), names, op)
         self._keys = Keys(changes.select(names).combine_chunks(), self._key_columns)
@@ -252,26 +264,29 @@ class Merge:
         table: Any,
         split: Callable[[pa.RecordBatch], Iterator[tuple[partitions.Values, pa.RecordBatch]]],
     ) -> Iterator[DataFiles[partitions.Values]]:
-        """Give the files to write to; discard them after an error."""
-        handle, begun = self.committable.handle, self._begun
+        """Give the files to write to; discard them after an error, or if nobody waits any more."""
+        handle = self.committable.handle
         data = DataFiles(
             self._files,
             split,
-            lambda _, number: f"{DATA}/{file_name(handle, begun + number)}",
+            lambda *_: f"{DATA}/{file_name(handle, next(self._numbers))}",
             self._announce,
             codec(table.metadata),
         )
         try:
             yield data
+            if self._ended:
+                raise TimeoutError("the merge has ended meanwhile")
         except BaseException:
             data.discard()
             raise
 
     def _announce(self, paths: Sequence[str]) -> None:
-        self.committable = replace(self.committable, records=self.committable.records + 1)
-        pending_files.write(self._files, self.committable, paths)
-        self._begun += len(paths)
-        self._written.update(paths)
+        with self._lock:
+            self.committable = replace(self.committable, records=self.committable.records + 1)
+            announced = self.committable
+            self._written.update(paths)
+        pending_files.write(self._files, announced, paths)
 
     @staticmethod
     def _data_file(table: Any, file: WrittenFile[Any], partition: Any, spec_id: int) -> Any:

@@ -61,7 +61,8 @@ class TableCommitter(StagingCommitter[K], ABC, Generic[K, C]):
 
     @abstractmethod
     def _add(self, committables: Sequence[C]) -> bool:
-        """Commit the files, and record it, in one step. Return False if perhaps refused."""
+        """Commit the files, and record it, in one step, if the ledger is as `_refresh` has read it.
+        All have the same `merged_by`. Return False if perhaps refused."""
 
     @abstractmethod
     def _record_abort(self, committables: Sequence[C]) -> bool:
@@ -72,13 +73,26 @@ class TableCommitter(StagingCommitter[K], ABC, Generic[K, C]):
         """Return every attempt of this job and sink with a record."""
 
     def commit(self, committables: Sequence[C]) -> Sequence[CommitOutcome]:
-        """Add every file to the table in one step.
+        """Add the files to the table in one step; rows staged by other settings in one of their own
+        for each, after another look at the ledger.
 
         LOST: aborted, or a file is gone or torn. UNKNOWN: what could hold the outcome is no longer
         kept. Raises CommitFailedError when the table has changed and does not take the files.
         """
         outcomes = [CommitOutcome.RETRY] * len(committables)
-        for _ in range(TRIES if committables else 0):
+        for kind in sorted({c.merged_by for c in committables}):  # without keys first
+            places = [n for n, c in enumerate(committables) if c.merged_by == kind]
+            found = self._commit_alike([committables[n] for n in places])
+            for place, outcome in zip(places, found, strict=True):
+                outcomes[place] = outcome
+            if CommitOutcome.RETRY in found:
+                break
+        return outcomes
+
+    def _commit_alike(self, committables: Sequence[C]) -> Sequence[CommitOutcome]:
+        """Do so with files to be appended, or rows staged with the same keys and op."""
+        outcomes = [CommitOutcome.RETRY] * len(committables)
+        for _ in range(TRIES):
             with closed_by_errors(self):
                 self._refresh(committables)
                 open_ = self._judge(committables, outcomes)
