@@ -43,6 +43,7 @@ from seamark.datasource.guarantee import guarantee_of
 from seamark.datasource.options import (
     CHECKPOINT,
     LOCATION,
+    QueryOptions,
     public_options,
     require_absolute,
     setting_of,
@@ -100,29 +101,26 @@ class Location:
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
         given = {name.lower(): value for name, value in options.items()}
+        query = QueryOptions.of(given)
         self.sink: TwoPhaseCommitSink[Any] = sink_of_options(given)
-        self.adopts = given.get("adopt", "").lower() == "true"
-        self.selected = given.get("selected", "").lower() == "true"
+        self.adopts, self.selected = query.adopts, query.selected
         self.hadoop = HadoopSettings(
             {setting_of(name): text for name, text in given.items() if name.startswith("fs.")}
         )
-        checkpoint = given.get(CHECKPOINT.lower())
-        self._checkpoint = checkpoint
-        at = given.get(LOCATION) or (
-            f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}" if checkpoint else ""
-        )
-        if not at:
+        self._checkpoint = checkpoint = query.checkpoint
+        at = query.location or (checkpoint and f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}")
+        if at is None:
             raise ConfigurationError(
                 'format("seamark"): neither the option location nor checkpointLocation is given; '
                 "the log of the query's decisions needs a directory that Spark's driver and "
                 "executors share"
             )
-        require_absolute(LOCATION if LOCATION in given else CHECKPOINT, at)
+        require_absolute(LOCATION if query.location else CHECKPOINT, at)
         self._at = shared_uri(at, 'format("seamark"): location')
         if not self._at.startswith("/"):
             self.hadoop = (HadoopSettings.of_environment() or HadoopSettings()).under(self.hadoop)
-        named_by = self._at if LOCATION in given or not checkpoint else checkpoint
-        self.name = given.get("queryname") or named_by.rstrip("/").rpartition("/")[2]
+        named_by = self._at if query.location or not checkpoint else checkpoint
+        self.name = query.name or named_by.rstrip("/").rpartition("/")[2]
         self.rows = StructType()
         """The DataFrame's columns, by `take`; none in a task."""
         self._lock = threading.Lock()
