@@ -92,6 +92,13 @@ def member(kind: type[E], value: Any, setting: str) -> E:
         raise ConfigurationError(f"{setting} is {value!r}; allowed are {allowed}") from None
 
 
+def no_class(value: Any, setting: str) -> None:
+    """Raise for a class in the place of one of its objects, which have the same methods."""
+    if isinstance(value, type):
+        name = value.__name__
+        raise ConfigurationError(f"{setting} is the class {name}; make one: {name}(…)")
+
+
 class Given:
     """A settings class that remembers which settings the program has given."""
 

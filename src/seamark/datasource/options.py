@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
+from seamark.api.checks import no_class
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
@@ -83,6 +84,7 @@ def sink_options(sink: Sink) -> dict[str, str]:
     Raises ConfigurationError for a sink whose parameters are no texts, numbers or lists of them,
     such as one with a function.
     """
+    no_class(sink, "sink_options: sink")
     kind = type(sink)
     home = f"{kind.__module__}:{kind.__qualname__}"
     classes = {_load(path): name for name, path in _CLASSES.items() if _is_of(kind, path)}

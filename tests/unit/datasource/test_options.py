@@ -173,6 +173,8 @@ def test_what_no_option_can_say() -> None:
 
     with pytest.raises(sm.ConfigurationError, match=r"no option can say|no dataclass"):
         sink_options(sm.WriteAheadSink.foreach_batch(send))
+    with pytest.raises(sm.ConfigurationError, match="sink is the class SQLiteSink; make one: SQL"):
+        sink_options(sm.SQLiteSink)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
