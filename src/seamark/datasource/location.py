@@ -7,6 +7,7 @@ each generation; the planning worker makes one only where there is something to 
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -36,7 +38,7 @@ from seamark.checkpoint.transactions import (
     StoredAttempt,
     find_open,
 )
-from seamark.contracts.sink import Lingering, TwoPhaseCommitSink
+from seamark.contracts.sink import FilesSink, Lingering, TwoPhaseCommitSink
 from seamark.contracts.spool import SpooledSink
 from seamark.datasource.columns import Projection
 from seamark.datasource.guarantee import guarantee_of
@@ -50,8 +52,10 @@ from seamark.datasource.options import (
     sink_of_options,
 )
 from seamark.files import Directory, HadoopSettings, open_for_rows, shared_uri
+from seamark.files import location as files_location
 from seamark.model import failpoints
 from seamark.model.errors import ConfigurationError, SeamarkError, UserError
+from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.model.ignored import ignored
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.model.redaction import HIDDEN, Redactor, secrets_in
@@ -227,6 +231,8 @@ class Location:
         except (FileNotFoundError, ValueError, KeyError):  # Spark's own words are for what it lacks
             return
         Try(0, 0, batches.newest_decision(entries)).writes(planned, query, adopts=self.adopts)
+        if not entries and isinstance(self.sink, FilesSink):
+            _require_other_files(self.sink.example_file, spark)
 
     def _record_run(self) -> None:
         """Record for people, once for each of Spark's drivers, that it runs the query."""
@@ -333,6 +339,31 @@ class Location:
         finally:
             self._sinks.once = False
         return True
+
+
+def _require_other_files(example: str, spark: Directory) -> None:
+    """Raise ConfigurationError if the query has read its first files where its sink would put its
+    own. Of a query's sources Spark tells a data source no more than the checkpoint holds."""
+    uri = re.escape(files_location.Location.parse(example, "path").uri.rpartition("/")[0])
+    directory = re.compile(uri.replace(r"=\*", "=[^/]*"))
+    for source in spark.list("sources"):
+        read: list[str] = []
+        with ignored("a look at the query's first files"):  # of another kind of source
+            lines = spark.read(f"sources/{source}/0").splitlines()[1:]
+            paths = [unquote(json.loads(line)["path"]) for line in lines]
+            read = [files_location.Location.parse(path, "path").uri for path in paths]
+        for file in read:
+            if directory.fullmatch(file.rpartition("/")[0]):
+                raise ConfigurationError(
+                    Finding(
+                        FindingCode.SK007,
+                        'format("seamark")',
+                        f"the query reads {file}, in the directory to which its sink would write: "
+                        "each batch's rows would come back as input, without an end",
+                        "write to a directory that the query does not read, with a new checkpoint",
+                        Severity.ERROR,
+                    )
+                )
 
 
 class _Sinks:
