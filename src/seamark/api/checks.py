@@ -3,9 +3,10 @@
 Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 """
 
+import inspect
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -90,6 +91,30 @@ def member(kind: type[E], value: Any, setting: str) -> E:
     except ValueError:
         allowed = ", ".join(repr(m.value) for m in kind)
         raise ConfigurationError(f"{setting} is {value!r}; allowed are {allowed}") from None
+
+
+def no_class(value: Any, setting: str) -> None:
+    """Raise for a class in the place of one of its objects, which have the same methods."""
+    if isinstance(value, type):
+        name = value.__name__
+        raise ConfigurationError(f"{setting} is the class {name}; make one: {name}(…)")
+
+
+def called_with(function: Callable[..., Any], arguments: int, setting: str, wanted: str) -> None:
+    """Raise for a function that cannot be called with so many arguments; one that does not tell its
+    parameters passes. `wanted` names what they will be."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError:
+        name = getattr(function, "__qualname__", type(function).__name__)
+        takes = ", ".join(signature.parameters)  # without defaults, which may be secrets
+        raise ConfigurationError(
+            f"{setting}: {name}({takes}) has other parameters; give one that takes {wanted}"
+        ) from None
 
 
 class Given:

@@ -287,6 +287,16 @@ class FileSizeSink(Protocol):
 
 
 @runtime_checkable
+class FilesSink(Protocol):
+    """A sink of plain files, which Spark's file source may read, the job's own included."""
+
+    @property
+    def example_file(self) -> str:
+        """A file as one that the sink may write, a path or URI; a directory for any value of a
+        partition column is ``<column>=*``."""
+
+
+@runtime_checkable
 class InspectedSink(Protocol):
     """A sink that can look at its system, for ``explain --preflight``."""
 

@@ -104,15 +104,6 @@ class CommitsOffsets(Protocol):
 
 
 @runtime_checkable
-class PlacedSource(Protocol):
-    """A source that can name what it reads, for `explain`."""
-
-    @property
-    def places(self) -> Sequence[str]:
-        """The places read, named as by `TwoPhaseCommitSink.places`."""
-
-
-@runtime_checkable
 class InspectedSource(Protocol):
     """A source that can look at its system, for ``explain --preflight``."""
 

@@ -7,6 +7,7 @@ each generation; the planning worker makes one only where there is something to 
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -36,21 +38,24 @@ from seamark.checkpoint.transactions import (
     StoredAttempt,
     find_open,
 )
-from seamark.contracts.sink import Lingering, TwoPhaseCommitSink
+from seamark.contracts.sink import FilesSink, Lingering, TwoPhaseCommitSink
 from seamark.contracts.spool import SpooledSink
 from seamark.datasource.columns import Projection
 from seamark.datasource.guarantee import guarantee_of
 from seamark.datasource.options import (
     CHECKPOINT,
     LOCATION,
+    QueryOptions,
     public_options,
     require_absolute,
     setting_of,
     sink_of_options,
 )
 from seamark.files import Directory, HadoopSettings, open_for_rows, shared_uri
+from seamark.files import location as files_location
 from seamark.model import failpoints
 from seamark.model.errors import ConfigurationError, SeamarkError, UserError
+from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.model.ignored import ignored
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.model.redaction import HIDDEN, Redactor, secrets_in
@@ -100,29 +105,26 @@ class Location:
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
         given = {name.lower(): value for name, value in options.items()}
+        query = QueryOptions.of(given)
         self.sink: TwoPhaseCommitSink[Any] = sink_of_options(given)
-        self.adopts = given.get("adopt", "").lower() == "true"
-        self.selected = given.get("selected", "").lower() == "true"
+        self.adopts, self.selected = query.adopts, query.selected
         self.hadoop = HadoopSettings(
             {setting_of(name): text for name, text in given.items() if name.startswith("fs.")}
         )
-        checkpoint = given.get(CHECKPOINT.lower())
-        self._checkpoint = checkpoint
-        at = given.get(LOCATION) or (
-            f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}" if checkpoint else ""
-        )
-        if not at:
+        self._checkpoint = checkpoint = query.checkpoint
+        at = query.location or (checkpoint and f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}")
+        if at is None:
             raise ConfigurationError(
                 'format("seamark"): neither the option location nor checkpointLocation is given; '
                 "the log of the query's decisions needs a directory that Spark's driver and "
                 "executors share"
             )
-        require_absolute(LOCATION if LOCATION in given else CHECKPOINT, at)
+        require_absolute(LOCATION if query.location else CHECKPOINT, at)
         self._at = shared_uri(at, 'format("seamark"): location')
         if not self._at.startswith("/"):
             self.hadoop = (HadoopSettings.of_environment() or HadoopSettings()).under(self.hadoop)
-        named_by = self._at if LOCATION in given or not checkpoint else checkpoint
-        self.name = given.get("queryname") or named_by.rstrip("/").rpartition("/")[2]
+        named_by = self._at if query.location or not checkpoint else checkpoint
+        self.name = query.name or named_by.rstrip("/").rpartition("/")[2]
         self.rows = StructType()
         """The DataFrame's columns, by `take`; none in a task."""
         self._lock = threading.Lock()
@@ -229,6 +231,8 @@ class Location:
         except (FileNotFoundError, ValueError, KeyError):  # Spark's own words are for what it lacks
             return
         Try(0, 0, batches.newest_decision(entries)).writes(planned, query, adopts=self.adopts)
+        if not entries and isinstance(self.sink, FilesSink):
+            _require_other_files(self.sink.example_file, spark)
 
     def _record_run(self) -> None:
         """Record for people, once for each of Spark's drivers, that it runs the query."""
@@ -335,6 +339,31 @@ class Location:
         finally:
             self._sinks.once = False
         return True
+
+
+def _require_other_files(example: str, spark: Directory) -> None:
+    """Raise ConfigurationError if the query has read its first files where its sink would put its
+    own. Of a query's sources Spark tells a data source no more than the checkpoint holds."""
+    uri = re.escape(files_location.Location.parse(example, "path").uri.rpartition("/")[0])
+    directory = re.compile(uri.replace(r"=\*", "=[^/]*"))
+    for source in spark.list("sources"):
+        read: list[str] = []
+        with ignored("a look at the query's first files"):  # of another kind of source
+            lines = spark.read(f"sources/{source}/0").splitlines()[1:]
+            paths = [unquote(json.loads(line)["path"]) for line in lines]
+            read = [files_location.Location.parse(path, "path").uri for path in paths]
+        for file in read:
+            if directory.fullmatch(file.rpartition("/")[0]):
+                raise ConfigurationError(
+                    Finding(
+                        FindingCode.SK007,
+                        'format("seamark")',
+                        f"the query reads {file}, in the directory to which its sink would write: "
+                        "each batch's rows would come back as input, without an end",
+                        "write to a directory that the query does not read, with a new checkpoint",
+                        Severity.ERROR,
+                    )
+                )
 
 
 class _Sinks:

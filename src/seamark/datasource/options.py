@@ -9,10 +9,12 @@ import hashlib
 import importlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
+from seamark.api.checks import no_class
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
@@ -49,6 +51,31 @@ _PREFIXES = {
 """Options of a system's own names, and the parameter that takes them."""
 
 
+@dataclass(frozen=True)
+class QueryOptions:
+    """The options of a query that are not of its sink; None if left out."""
+
+    sink: str
+    location: str | None
+    checkpoint: str | None
+    name: str | None
+    adopts: bool
+    selected: bool
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "QueryOptions":
+        """Return those among all options. Raises ConfigurationError."""
+        options = Options("seamark", given)
+        return cls(
+            options.need(SINK, "kafka").strip(),
+            options.take(LOCATION),
+            options.take(CHECKPOINT),
+            options.take("queryName"),
+            options.flag("adopt", default=False),
+            options.flag("selected", default=False),
+        )
+
+
 def sink_options(sink: Sink) -> dict[str, str]:
     """Return the options with which ``df.writeStream.format("seamark")`` writes to `sink`:
     ``.options(**sm.sink_options(sm.KafkaSink(…)))``.
@@ -57,6 +84,7 @@ def sink_options(sink: Sink) -> dict[str, str]:
     Raises ConfigurationError for a sink whose parameters are no texts, numbers or lists of them,
     such as one with a function.
     """
+    no_class(sink, "sink_options: sink")
     kind = type(sink)
     home = f"{kind.__module__}:{kind.__qualname__}"
     classes = {_load(path): name for name, path in _CLASSES.items() if _is_of(kind, path)}
@@ -78,10 +106,10 @@ def sink_options(sink: Sink) -> dict[str, str]:
 def sink_of_options(given: Mapping[str, str]) -> Sink:
     """Return the sink that the options of a query describe. Raises ConfigurationError, naming the
     option, and no value: it may be a secret."""
-    name = Options("seamark", given).need(SINK, "kafka").strip()
+    query = QueryOptions.of(given)
+    name, at = query.sink, query.location or query.checkpoint
     given = {option.lower(): text for option, text in given.items()}
-    at = given.get(LOCATION) or given.get(CHECKPOINT.lower())
-    place = Place(storage_uri(at or "/seamark/query", CHECKPOINT), given.get("queryname"))
+    place = Place(storage_uri(at or "/seamark/query", CHECKPOINT), query.name)
     rest = {option: text for option, text in given.items() if option not in _OWN}
     if "path" in rest:
         require_absolute("path", rest["path"])
@@ -95,7 +123,7 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
             f'format("seamark"): value_format is "{form}"; a data source cannot register its '
             "schema. Make the value with the registry's header in SQL, or use sm.write_stream"
         )
-    if servers := rest.pop("kafka.bootstrap.servers", None):
+    if (servers := rest.pop("kafka.bootstrap.servers", None)) is not None:
         rest.setdefault("bootstrap_servers", servers)
     for option, text in rest.items():
         prefix = next((p for p in _PREFIXES if option.startswith(p)), None)
@@ -219,7 +247,7 @@ def _value(text: str, field: "dataclasses.Field[Any]", option: str) -> Any:
     elif "Mapping" in kind or (text[:1] in ("[", "{") and "Sequence" in kind):
         parse = json.loads
     elif "Sequence" in kind and "str |" not in kind:
-        return [part.strip() for part in text.split(",") if part.strip()]
+        return formats.names_in(text, f'format("seamark"): the option {option!r}')
     elif "int" in kind and "str" not in kind:
         parse = int
     if parse is None:

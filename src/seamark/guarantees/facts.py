@@ -58,7 +58,8 @@ class SinkPart:
     A replay may change the values of the functions `varying`, and may change those of `python`
     unless these are pure; `epoch_time` functions give the time of their epoch's planning. `places`
     are the sink's own. `upstream` lists the parts feeding it, in the order of the data; None if the
-    plan is not known: then every source does. `output_modes`: as `TwoPhaseCommitSink`.
+    plan is not known: then every source does. `output_modes`: as `TwoPhaseCommitSink`. `read_by`:
+    the sources of Spark's that would read the files that it writes.
     """
 
     uid: str
@@ -69,6 +70,7 @@ class SinkPart:
     python: tuple[PlannedFunction, ...] = ()
     places: tuple[str, ...] = ()
     upstream: tuple[str, ...] | None = None
+    read_by: tuple[str, ...] = ()
     output_modes: tuple[str, ...] = OUTPUT_MODES
 
 

@@ -235,14 +235,18 @@ def sink_feeds_its_source(job: JobFacts) -> Iterator[Finding]:
     """A sink writes where its own source reads."""
     for sink in job.sinks:
         for source in job.sources_of(sink):
+            files = source.uid in sink.read_by
             for place in _targets(sink):
-                if place in source.places:
+                if files or place in source.places:
                     yield Finding(
                         FindingCode.SK007,
                         f"sink `{sink.uid}`",
-                        f"source `{source.uid}` reads {place}, which this sink writes: each "
-                        "epoch's rows come back as input, without an end",
-                        "write to another place, unless the program filters its own rows out",
+                        f"source `{source.uid}` reads {', '.join(source.places)}, and this sink "
+                        f"writes {place}: each epoch's rows come back as input, without an end",
+                        "write to a directory that the source does not read"
+                        if files
+                        else "write to another place, unless the program filters its own rows out",
+                        Severity.ERROR if files else None,
                     )
 
 

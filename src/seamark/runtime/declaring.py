@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from seamark.api.checks import no_class
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
 from seamark.contracts.sink import TwoPhaseCommitSink
@@ -41,6 +42,7 @@ def declare_source(
         return DeclaredSource(
             uid, "Spark stream", replayable, bounded=False, dataframe=source
         ), set()
+    no_class(source, f"source {uid!r}")
     if not hasattr(source, "reader"):
         raise ConfigurationError(
             f"source {uid!r} is {type(source).__name__}; give a sm.…Source or a streaming DataFrame"
@@ -74,7 +76,9 @@ def declare_sinks(
         raise ConfigurationError(
             f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
         )
-    _require_sink(sink, f"sink {uid!r}", dataframe.sparkSession)
+    require_sink(sink, f"sink {uid!r}", dataframe.sparkSession)
+    if dead_letters is not None:
+        require_sink(dead_letters, f"sink {uid!r}: dead_letters", dataframe.sparkSession)
     for field in dataframe.schema.fields:
         if twin := _twin(field.dataType):
             raise ConfigurationError(
@@ -96,7 +100,6 @@ def declare_sinks(
         )
     if dead_letters is None:
         return [made]
-    _require_sink(dead_letters, f"sink {uid!r}: dead_letters", dataframe.sparkSession)
     if not isinstance(sink, SelectiveSink):
         raise ConfigurationError(
             f'sink {uid!r}: on_bad_row is "dead_letter", but {sink.describe()} cannot tell a '
@@ -125,7 +128,10 @@ def _twin(type_: DataType) -> str | None:
     return next(filter(None, map(_twin, within)), None)
 
 
-def _require_sink(sink: Any, what: str, spark: SparkSession) -> None:
+def require_sink(sink: Any, what: str, spark: SparkSession) -> None:
+    """Raise ConfigurationError for what is no sink, and for one that the session cannot write by.
+    `what` names the argument."""
+    no_class(sink, what)
     if not isinstance(sink, TwoPhaseCommitSink):
         raise ConfigurationError(
             f"{what} is {type(sink).__name__}; give a sm.…Sink or your own TwoPhaseCommitSink"

@@ -3,7 +3,7 @@ other jobs there. `guarantees/` derives `explain`'s report from them."""
 
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from seamark.api.config import CheckpointMode
 from seamark.api.declarations import DeclaredSink, DeclaredSource, JobDeclaration
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.contracts.places import kafka_topic
-from seamark.contracts.source import PlacedSource
+from seamark.contracts.sink import FilesSink
 from seamark.files.location import local_of
 from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import JobFacts, OperatorPart, OtherJob, SinkPart, SourcePart
@@ -23,6 +23,7 @@ from seamark.model.findings import FindingCode, heaviest_first
 from seamark.model.guarantee import SinkWay
 from seamark.model.job_graph import JobGraph
 from seamark.runtime.checkpoint_history import current_directory, jobs_in
+from seamark.runtime.file_sources import FilesRead, files_read
 from seamark.runtime.inspection import scope_findings
 from seamark.runtime.kafka_topics import kafka_options, subscription
 from seamark.runtime.listing import newest_execution
@@ -48,8 +49,9 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
     checkpoint = declared.checkpoint
     durable = not isinstance(checkpoint.storage, EphemeralStorage)
     storage = str(checkpoint.storage) if durable else ""
+    read = {uid: files_read(source.dataframe) for uid, source in declared.sources.items()}
     return JobFacts(
-        [_source_part(source) for source in declared.sources.values()],
+        [_source_part(source, read[source.uid]) for source in declared.sources.values()],
         [
             OperatorPart(
                 part.id,
@@ -60,7 +62,7 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
             for part in graph.vertices
             if part.kind == "operator"
         ],
-        [_sink_part(sink, graph) for sink in declared.sinks.values()],
+        [_sink_part(sink, graph, read) for sink in declared.sinks.values()],
         CheckpointMode(checkpoint.mode).value,
         durable=durable,
         sharing=graph.sharing,
@@ -74,11 +76,11 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
     )
 
 
-def _source_part(source: DeclaredSource) -> SourcePart:
+def _source_part(source: DeclaredSource, read: Sequence[FilesRead]) -> SourcePart:
     options = kafka_options(source.dataframe)
     if options is None:
-        places = source.source.places if isinstance(source.source, PlacedSource) else ()
-        return SourcePart(source.uid, source.description, source.replayable, places=tuple(places))
+        places = tuple(files.place for files in read)
+        return SourcePart(source.uid, source.description, source.replayable, places=places)
     servers = options.get("kafka.bootstrap.servers", "")
     reading = subscription(options)
     return SourcePart(
@@ -91,16 +93,20 @@ def _source_part(source: DeclaredSource) -> SourcePart:
     )
 
 
-def _sink_part(sink: DeclaredSink, graph: JobGraph) -> SinkPart:
+def _sink_part(
+    sink: DeclaredSink, graph: JobGraph, read: Mapping[str, Sequence[FilesRead]]
+) -> SinkPart:
     modes = tuple(sink.sink.output_modes)
     if sink.dead_letters_of and "append" in modes:
         modes += ("update",)  # a letter each time that the row changes, and is refused
+    file = sink.sink.example_file if isinstance(sink.sink, FilesSink) else ""
     part = SinkPart(
         sink.uid,
         sink.description,
         sink.sink.way,
         places=tuple(sink.sink.places),
         upstream=upstream(graph, sink.uid),
+        read_by=tuple(uid for uid, those in read.items() if any(r.reads(file) for r in those)),
         output_modes=modes,
     )
     if sink.dataframe is None:

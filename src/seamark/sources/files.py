@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Protocol
 
 from seamark.contracts.source import StreamReader
 from seamark.files.location import check_characters
-from seamark.files.uri import shared_uri
 from seamark.model.errors import ConfigurationError
 from seamark.sources.settings import Ending, check_ending, checked_options
 
@@ -72,14 +71,6 @@ class FileSource(Ending):
     def describe(self) -> str:
         """Return the format and the directory."""
         return f"{self.format} files in {self.path}"
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """The directory, as `FileSink.places` names it; none for one that only Spark can reach."""
-        try:
-            return (f"files: {shared_uri(str(self.path), 'FileSource: path')}",)
-        except ConfigurationError:
-            return ()
 
     def reader(self) -> StreamReader:
         """Return Spark's file reader with these settings."""

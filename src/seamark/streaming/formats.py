@@ -31,15 +31,25 @@ class Options:
         self._given = {name.lower(): (name, value) for name, value in given.items()}
         self._known: list[str] = []
 
-    def take(self, *names: str) -> str | None:
-        """Return the value of the option with one of these names, None if it is not given."""
+    def given(self, *names: str) -> str | None:
+        """Return the text of the option with one of these names, which may be empty; None if none
+        of them is given."""
         self._known.append(names[0])
         found = [self._given.pop(name.lower()) for name in names if name.lower() in self._given]
         return found[-1][1] if found else None
 
+    def take(self, *names: str) -> str | None:
+        """Return `given`'s text; raises ConfigurationError for an empty one."""
+        if (value := self.given(*names)) == "":
+            raise ConfigurationError(
+                f'write_stream: format "{self.format}": option '
+                f"{' or '.join(map(repr, names))} is empty; give its value, or leave it out"
+            )
+        return value
+
     def need(self, name: str, example: str) -> str:
         """Return an option's value; raises ConfigurationError without one."""
-        if (value := self.take(name)) is None or not value.strip():
+        if not (value := self.given(name) or "").strip():
             raise ConfigurationError(
                 f'write_stream: format "{self.format}" needs the option {name!r}, e.g. '
                 f".option({name!r}, {example!r})"
@@ -78,6 +88,14 @@ def nearest(name: str, known: Sequence[str]) -> str:
     """Return a question that names the known option nearest to a wrong one; "" if none is near."""
     near = difflib.get_close_matches(name, [k.lower() for k in known], n=1)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def names_in(text: str, option: str) -> list[str]:
+    """Return the names in an option's text, between commas. Raises ConfigurationError for none."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigurationError(f"{option} is {text!r}; give names, with commas between them")
+    return names
 
 
 @dataclass(frozen=True)
@@ -154,7 +172,7 @@ def files(target: Target) -> Sink:
     if options.format == "csv":
         more["header"] = options.flag("header", default=False)
         more["delimiter"] = options.take("sep", "delimiter") or ","
-        more["null_value"] = options.take("nullValue", "null_value") or ""
+        more["null_value"] = options.given("nullValue", "null_value") or ""
         more["escape"] = options.take("escape") or "\\"
     return FileSink(
         options.need("path", "/data/clicks"),
@@ -207,7 +225,9 @@ def iceberg(target: Target) -> Sink:
 
 
 def _keys(options: Options) -> list[str]:
-    return [key.strip() for key in (options.take("keys") or "").split(",") if key.strip()]
+    if (text := options.take("keys")) is None:
+        return []
+    return names_in(text, f"write_stream: format \"{options.format}\": option 'keys'")
 
 
 def jdbc(target: Target) -> Sink:
@@ -216,9 +236,9 @@ def jdbc(target: Target) -> Sink:
     options = target.options
     url = options.need("url", "jdbc:postgresql://localhost:5432/shop")
     table = options.need("dbtable", "clicks")
-    user, password = options.take("user"), options.take("password")
+    user, password = options.take("user"), options.given("password")
     for name in _JDBC_IGNORED:
-        options.take(name)
+        options.given(name)
     keys = _keys(options)
     more: dict[str, Any] = {
         "mode": options.take("mode") or ("upsert" if keys else "staged"),

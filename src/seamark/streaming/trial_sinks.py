@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from seamark.api.checks import called_with
 from seamark.contracts.idempotent import IdempotentSink
 from seamark.contracts.sink import OUTPUT_MODES, CommittingWriter, SinkContext, WriterContext
 from seamark.model.guarantee import SinkWay
@@ -42,8 +43,11 @@ class MemoryTable:
 
 def for_each_row(f: Any) -> Callable[[DataFrame, int], None]:
     """Return the function of an epoch that calls `f` in tasks as Spark's `foreach` does. Raises
-    what PySpark raises for an object that it cannot call."""
+    what PySpark raises for an object that it cannot call, ConfigurationError for a function that
+    takes no row."""
     of_partition = DataStreamWriter._construct_foreach_function(f)
+    if callable(f):
+        called_with(f, 1, "foreach", "a row")
 
     def each_row(rows: DataFrame, epoch: int) -> None:
         context = rows.sparkSession.sparkContext

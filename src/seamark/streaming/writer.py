@@ -20,6 +20,7 @@ from seamark.contracts.write_ahead import EpochToken
 from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.connect import require_classic
+from seamark.runtime.declaring import require_sink
 from seamark.sinks.write_ahead import WriteAheadSink
 from seamark.streaming.formats import Options, Place, sink_of
 from seamark.streaming.job import StreamJob, Trigger
@@ -56,6 +57,9 @@ def write_stream(
             "write_stream: give a streaming DataFrame, read with spark.readStream; found "
             + ("one that is not streaming" if isinstance(dataframe, DataFrame) else repr(dataframe))
         )
+    for given, what in ((sink, "sink"), (dead_letters, "dead_letters")):
+        if given is not None:
+            require_sink(given, f"write_stream: {what}", dataframe.sparkSession)
     checkpoint = CheckpointConfig() if checkpoint is None else checkpoint
     if not isinstance(checkpoint, CheckpointConfig) or "storage" in checkpoint.given:
         raise ConfigurationError(

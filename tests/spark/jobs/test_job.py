@@ -88,6 +88,14 @@ def test_mistakes_in_a_declaration(tmp_path: Path, spark: SparkSession, rate: Da
         job.sink("rows", sink, "s")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=r"give a sm\.…Sink"):
         job.sink(rate, "orders", "s")  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigurationError, match=r"'s' is the class FileSink; make one: FileSink\(…\)"
+    ):
+        job.sink(rate, sm.FileSink, "s")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"dead_letters is the class FileSink; make one"):
+        job.sink(rate, sink, "s", dead_letters=sm.FileSink)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"'r' is the class KafkaSource; make one: Kafk"):
+        job.source(sm.KafkaSource, "r")  # type: ignore[arg-type]
     for use in uses:
         with pytest.raises(ConfigurationError, match="has no sink"):
             use()

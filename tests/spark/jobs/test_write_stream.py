@@ -354,6 +354,12 @@ def test_what_does_not_fit_together_is_refused_by_name(tmp_path: Path, rate: Dat
             writer.start()
     with pytest.raises(ConfigurationError, match="streaming DataFrame"):
         sm.write_stream(rate.sparkSession.range(1))
+    with pytest.raises(ConfigurationError, match=r"sink is the class FileSink; make one: FileSink"):
+        sm.write_stream(rate, sm.FileSink)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"write_stream: dead_letters is the class FileSi"):
+        sm.write_stream(rate, sink, dead_letters=sm.FileSink)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"write_stream: sink is str; give a sm\.…Sink"):
+        sm.write_stream(rate, "kafka")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="the option checkpointLocation says where"):
         sm.write_stream(rate, checkpoint=sm.CheckpointConfig(storage="/s"))
     assert not Path(location).exists()

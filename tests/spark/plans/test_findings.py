@@ -286,3 +286,57 @@ def test_dead_letters_come_again_in_each_epoch_of_complete_mode(
     with pytest.raises(sm.ConfigurationError, match="SK006"):
         job.run()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "by", "options", "fed"),
+    [
+        ("in", "in", (), {}, True),
+        ("in", "in", ("day",), {}, True),
+        ("link", "in", (), {}, True),
+        ("in", "in/out", (), {}, False),
+        ("in", "in/out", ("day",), {}, True),
+        ("in", "in/day=1", (), {}, True),
+        ("in", "in/out", (), {"recursiveFileLookup": True}, True),
+        ("in", "in/_out", (), {"recursiveFileLookup": True}, False),
+        ("in", "in", (), {"pathGlobFilter": "clicks-*"}, False),
+        ("in", "input", (), {}, False),
+        ("in/a", "in", (), {}, False),
+        ("in/day=1", "in", ("day",), {}, True),
+        ("in/day=1", "in", ("hour",), {}, False),
+        ("*", "out", (), {}, True),
+        ("{in,o*}", "out", (), {}, True),
+        ("{in/x,out}", "out", (), {}, True),
+        ("i*", "out", (), {}, False),
+        ("*/x", "out", (), {}, False),
+        ("in/*.parquet", "in", (), {}, True),
+        ("in/clicks*", "in", (), {}, False),
+    ],
+)
+def test_a_sink_of_files_that_its_source_would_read_is_refused(
+    tmp_path: Path, spark: SparkSession, read: str, written: str, by: Any, options: Any, fed: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to("in")
+    path, target = str(tmp_path / read), str(tmp_path / written)
+    if not {"*", "{"} & {*read}:
+        Path(path).mkdir(exist_ok=True)
+    before = sorted(tmp_path.rglob("*"))
+    stream = spark.readStream.schema("id LONG, day LONG, hour LONG").options(**options)
+    for kind in ("source", "plain"):
+        job = sm.Job(kind, sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        source = sm.FileSource(path, "json", "id LONG, day LONG, hour LONG", options=options)
+        given = {} if kind == "source" else {"replayable": True}
+        rows = job.source(source if kind == "source" else stream.json(path), "in", **given)
+        job.sink(rows, sm.FileSink(target, partition_by=by), "out")
+        findings = found(job, "SK007")
+        assert [one.weight.value for one in findings] == ["error"] * fed
+        for one in findings:
+            assert "source `in` reads files: /" in one.found
+            assert f"this sink writes files: {target}:" in one.found
+    if fed:
+        writer = sm.write_stream(stream.json(path)).format("parquet").partitionBy(*by)
+        writer = writer.option("checkpointLocation", str(tmp_path / "store/q"))
+        with pytest.raises(ConfigurationError, match="a directory that the source does not read"):
+            writer.start(target)
+        assert sorted(tmp_path.rglob("*")) == before

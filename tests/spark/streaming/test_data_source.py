@@ -6,6 +6,7 @@ The batch run of Spark is the judge of what a sink holds. Kills are in `integrat
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -163,6 +164,23 @@ def test_a_mistake_is_told_before_a_task_runs(
     found = refusal(stream, tmp_path, **given)
     assert said in found
     assert "Job aborted due to stage failure" not in found
+
+
+@pytest.mark.parametrize("day", ["", "/day=2026-01-02"])
+def test_files_into_the_directory_that_is_read_are_refused(
+    spark: SparkSession, stream: DataFrame, tmp_path: Path, day: str
+) -> None:
+    if day:
+        (tmp_path / f"in{day}").mkdir()
+        (tmp_path / "in/0.json").rename(tmp_path / f"in{day}/0.json")
+        stream = spark.readStream.schema(SCHEMA).json(str(tmp_path / f"in{day}"))
+    before = sorted((tmp_path / "in").rglob("*"))
+    options = sm.sink_options(
+        sm.FileSink(str(tmp_path / "in"), partition_by=["day"] if day else [])
+    )
+    found = refusal(stream, tmp_path, **options)
+    assert re.search(rf"reads file://{tmp_path}/in{day}/\d.json, in the directory to whi", found)
+    assert sorted((tmp_path / "in").rglob("*")) == before
 
 
 def test_complete_mode_is_refused(stream: DataFrame, tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 import seamark as sm
-from seamark.datasource.options import public_options, sink_of_options, sink_options
+from seamark.datasource.location import Location
+from seamark.datasource.options import (
+    _CLASSES,
+    _load,
+    public_options,
+    sink_of_options,
+    sink_options,
+)
 
 SINKS = [
     sm.KafkaSink("k:9092", topic="orders", transactional_id_prefix="shop", key=["a", "b"]),
@@ -109,11 +116,65 @@ def test_a_wrong_option_is_one_line(options: dict[str, str], said: str) -> None:
     assert "\n" not in str(error.value)
 
 
+NEEDED = {
+    "kafka": {"kafka.bootstrap.servers": "h:1", "topic": "t"},
+    "postgres": {"url": "postgresql://u:p@h/db", "table": "t"},
+    "mysql": {"url": "mysql://u:p@h/db", "table": "t"},
+    "sql": {"url": "sqlite:////data/x.db", "table": "t"},
+    "sqlite": {"path": "/x.db", "table": "t"},
+    "files": {"path": "/x"},
+    "delta": {"path": "/x"},
+    "iceberg": {"table": "a.b"},
+    "redis": {"url": "redis://h", "key": "k"},
+    "http": {"url": "http://h"},
+    "parquet": {"path": "/x"},
+    "csv": {"path": "/x"},
+    "jdbc": {"url": "jdbc:postgresql://h/db", "dbtable": "t", "user": "u"},
+}
+OPTIONS = {
+    "sqlite": ["sink", "location", "adopt", "selected", "checkpointLocation", "queryName"],
+    "kafka": ["kafka.bootstrap.servers"],
+    "parquet": ["path", "compression", "target_file_size"],
+    "csv": ["path", "header", "sep", "delimiter", "nullValue", "null_value"],
+    "jdbc": ["url", "dbtable", "user", "password", "mode", "keys", "create_table", "spool"],
+}
+EVERY = [(sink, option) for sink, some in OPTIONS.items() for option in some] + [
+    (sink, field.name) for sink in _CLASSES for field in fields(_load(_CLASSES[sink])) if field.init
+]
+SAY_SOMETHING_EMPTY = {
+    ("csv", "nullValue"), ("csv", "null_value"), ("files", "null_value"), ("jdbc", "password"),
+    ("redis", "key_prefix"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("sink", "option"), EVERY)
+def test_an_option_given_empty_is_not_one_left_out(sink: str, option: str) -> None:
+    query = {"sink": sink, "checkpointlocation": "/c/q", **NEEDED[sink]}
+    Location(query)
+    given = {**query, option.lower(): ""}
+    if (sink, option) in SAY_SOMETHING_EMPTY:
+        Location(given)
+        return
+    said = f"(?i){option.removeprefix('kafka.')}"
+    with pytest.raises(sm.ConfigurationError, match=said) as error:
+        Location(given)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("option", ["adopt", "selected"])
+def test_a_flag_of_the_query_is_true_or_false(option: str) -> None:
+    query = {"sink": "sqlite", "path": "/x.db", "table": "t", "location": "/c/q"}
+    with pytest.raises(sm.ConfigurationError, match=f"option '{option}' is 'yes'"):
+        Location({**query, option: "yes"})
+
+
 def test_what_no_option_can_say() -> None:
     def send(rows: Any, token: Any) -> None: ...
 
     with pytest.raises(sm.ConfigurationError, match=r"no option can say|no dataclass"):
         sink_options(sm.WriteAheadSink.foreach_batch(send))
+    with pytest.raises(sm.ConfigurationError, match="sink is the class SQLiteSink; make one: SQL"):
+        sink_options(sm.SQLiteSink)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

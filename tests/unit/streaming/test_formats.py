@@ -78,6 +78,9 @@ def test_tables_of_files_are_changed_by_key() -> None:
     ("arguments", "said"),
     [
         ({"format_": "console", "numRows": "some"}, "numRows is 'some'; give a whole number"),
+        ({"format_": "console", "numRows": ""}, "option 'numRows' is empty"),
+        ({"format_": "iceberg", "path": "a.b", "catalog_name": ""}, "'catalog_name' is empty"),
+        ({"format_": "delta", "path": "/d", "keys": " , "}, "option 'keys' is ' , '"),
         ({"format_": "console", "truncat": "true"}, "did you mean 'truncate'"),
         ({"format_": "mongodb"}, r"sm.WriteAheadSink.spark_format\('mongodb'"),
         ({"format_": "kafka", "topic": "out"}, "needs the option 'kafka.bootstrap.servers'"),

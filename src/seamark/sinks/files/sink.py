@@ -17,7 +17,7 @@ from seamark.sinks.files import preflight, read_back
 from seamark.sinks.files.committer import FileCommitter
 from seamark.sinks.files.formats import COMPRESSIONS, Format
 from seamark.sinks.files.pending import open_pending
-from seamark.sinks.files.pending_file import VERSION, PendingFile
+from seamark.sinks.files.pending_file import VERSION, PendingFile, new_path
 from seamark.sinks.files.writer import FileWriter
 from seamark.sinks.internal.columns import (
     check_columns,
@@ -29,6 +29,7 @@ from seamark.sinks.internal.columns import (
 )
 from seamark.sinks.internal.committables import StagingSink
 from seamark.sinks.internal.file_size import checked_size
+from seamark.sinks.internal.partitions import escaped
 
 _PARTITION_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
@@ -150,6 +151,12 @@ class FileSink(StagingSink[PendingFile]):
     def places(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
         return [f"files: {self.path}"]
+
+    @property
+    def example_file(self) -> str:
+        """See `FilesSink`."""
+        directory = "/".join([self.path, *(f"{escaped(name)}=*" for name in self.partition_by)])
+        return new_path(WriterContext("", "", 1, 0, 0, 0, -1), directory, self._format.extension)
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: every file that readers of the directory see."""

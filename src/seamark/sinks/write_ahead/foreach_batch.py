@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.api.checks import yes_or_no
+from seamark.api.checks import called_with, yes_or_no
 from seamark.contracts.sink import OUTPUT_MODES
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
@@ -31,11 +31,12 @@ class ForeachBatchSink(WriteAheadSink):
     output_modes = OUTPUT_MODES  # as Spark's own
 
     def __post_init__(self) -> None:
+        wanted = f"a DataFrame and the epoch's {'number' if self.with_epoch else 'token'}"
         if not callable(self.function):
             raise ConfigurationError(
-                f"foreach_batch: the function is {self.function!r}; give one that takes a "
-                "DataFrame and the epoch's token"
+                f"foreach_batch: the function is {self.function!r}; give one that takes {wanted}"
             )
+        called_with(self.function, 2, "foreach_batch", wanted)
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
         seconds(self.send_timeout, f"{self.describe()}: timeout")
 

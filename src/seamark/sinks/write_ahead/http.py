@@ -74,6 +74,7 @@ class HttpSink(WriteAheadSink):
         object.__setattr__(self, "headers", dict(self.headers))
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
         seconds(self.timeout, f"{self.describe()}: timeout", least_s=0.001)
+        _ = self.send_timeout_s  # refuses what is no duration
         whole_number(self.rows_per_request, f"{self.describe()}: rows_per_request", least=1)
 
     def __repr__(self) -> str:
