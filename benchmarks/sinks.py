@@ -151,7 +151,9 @@ def load_sqlite(path: str, parts: list[Part]) -> None:
 
     rows = pa.Table.from_batches([batch for part in parts for batch in part.batches()])
     with adbc_driver_sqlite.dbapi.connect(path) as connection, connection.cursor() as cursor:
+        connection.adbc_connection.set_autocommit(True)  # no transaction takes the next setting
         cursor.execute("PRAGMA synchronous=FULL")
+        connection.adbc_connection.set_autocommit(False)
         cursor.adbc_ingest("orders", rows, mode="append")
         connection.commit()
 
