@@ -46,12 +46,12 @@ NOT_OF_TWO: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function", OF_TWO, ids=repr)
+@pytest.mark.parametrize("function", OF_TWO)
 def test_a_function_of_an_epoch_takes_two_arguments(function: Callable[..., None]) -> None:
     sm.WriteAheadSink.foreach_batch(function)
 
 
-@pytest.mark.parametrize("function", NOT_OF_TWO, ids=repr)
+@pytest.mark.parametrize("function", NOT_OF_TWO)
 @pytest.mark.parametrize(("with_epoch", "second"), [(False, "token"), (True, "number")])
 def test_any_other_is_refused(function: Callable[..., None], with_epoch: bool, second: str) -> None:
     said = rf"foreach_batch: .*\(.* has other parameters.* DataFrame and the epoch's {second}"
