@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import seamark as sm
 from tests.spark.streaming.twins import Twin, both
@@ -227,6 +228,39 @@ def test_a_function_may_use_its_rows_as_often_as_it_likes(
     seen, kept = both(scenario, tmp_path, session)
     assert seen[0] == (0, False, 2, [1, 2, 7], [1, 2], True)
     assert kept == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ["a.id", "b.id", "a.v"],  # one name twice, as a join leaves them
+        ["a.id AS Id", "b.id AS iD"],
+        ["a.id AS _seamark_epoch", "a.v AS `_Seamark`"],
+        ["a.id AS `0~id`", "a.v AS `1~`"],  # as a column is numbered
+        ["a.id AS `~`"],
+        [],
+    ],
+    ids=["twice", "by case", "reserved", "numbered", "mark", "none"],
+)
+def test_columns_of_any_names_come_to_a_function_as_they_are(
+    columns: list[str], tmp_path: Path, session: SparkSession
+) -> None:
+    def scenario(twin: Twin) -> Any:
+        seen: list[Any] = []
+
+        def function(frame: DataFrame, epoch: int) -> None:
+            rows = sorted(tuple(row) for row in frame.collect())
+            seen.append((frame.columns, frame.dtypes, rows, frame.count()))
+
+        twin.add(1, 2)
+        a = twin.read(session).selectExpr("id", "concat('v', id) AS v").alias("a")
+        b = session.range(1, 3).alias("b")
+        joined = a.join(b, F.col("a.id") == F.col("b.id")).selectExpr(*columns)
+        run_all(twin.write(joined).foreachBatch(function).trigger(availableNow=True).start())
+        return seen
+
+    ((names, _, rows, count),) = both(scenario, tmp_path, session)
+    assert (len(names), len(rows), count) == (len(columns), 2, 2)
 
 
 def test_a_function_that_stops_its_own_query_ends_it(tmp_path: Path, session: SparkSession) -> None:

@@ -3,9 +3,10 @@
 The function stays in the driver: executors get the sink without it.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -17,6 +18,12 @@ from seamark.model.errors import ConfigurationError
 from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 from seamark.sinks.write_ahead.spark_format import spooled_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NUMBERED = re.compile(r"(\d+)~(.*)", re.DOTALL)
+_NO_COLUMN = "~"
 
 
 @dataclass(frozen=True)
@@ -52,4 +59,35 @@ class ForeachBatchSink(WriteAheadSink):
         """Call the function with the epoch's rows, read by executors from the spool files."""
         assert isinstance(batches, SpooledBatches)
         assert self.function is not None
-        self.function(spooled_frame(batches), token.epoch if self.with_epoch else token)
+        frame = _with_own_names(spooled_frame(batches))
+        self.function(frame, token.epoch if self.with_epoch else token)
+
+
+def with_storable_names(frame: "DataFrame") -> "DataFrame":
+    """Return the frame, with its columns numbered if their own names cannot be stored: one that
+    comes twice, one of Seamark's own. A function gets its own names back, from the spool alone:
+    the next driver's program may have other columns."""
+    names = frame.columns
+    if not names:
+        return frame.selectExpr(f"0 AS `{_NO_COLUMN}`")
+    folded = {name.lower() for name in names}
+    is_own = any(name.startswith("_seamark") for name in folded)
+    if len(folded) == len(names) and not is_own and _own_names(names) is None:
+        return frame
+    return frame.toDF(*(f"{number}~{name}" for number, name in enumerate(names)))
+
+
+def _with_own_names(frame: "DataFrame") -> "DataFrame":
+    names = _own_names(frame.columns)
+    if names is None:
+        return frame
+    return frame.toDF(*names) if names else frame.select()
+
+
+def _own_names(stored: Sequence[str]) -> list[str] | None:
+    """Return the names behind numbered ones; None if these are no such names."""
+    if list(stored) == [_NO_COLUMN]:
+        return []
+    found = [_NUMBERED.fullmatch(name) for name in stored]
+    numbered = all(one and int(one[1]) == number for number, one in enumerate(found))
+    return [one[2] for one in found if one] if numbered else None
