@@ -6,7 +6,7 @@ The function stays in the driver: executors get the sink without it.
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,9 +18,6 @@ from seamark.model.errors import ConfigurationError
 from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 from seamark.sinks.write_ahead.spark_format import spooled_frame
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _NUMBERED = re.compile(r"(\d+)~(.*)", re.DOTALL)
 _NO_COLUMN = "~"
@@ -63,8 +60,8 @@ class ForeachBatchSink(WriteAheadSink):
         self.function(frame, token.epoch if self.with_epoch else token)
 
 
-def with_storable_names(frame: "DataFrame") -> "DataFrame":
-    """Return the frame, with its columns numbered if their own names cannot be stored: one that
+def with_storable_names(frame: Any) -> Any:
+    """Return the DataFrame, with its columns numbered if their own names cannot be stored: one that
     comes twice, one of Seamark's own. A function gets its own names back, from the spool alone:
     the next driver's program may have other columns."""
     names = frame.columns
@@ -77,7 +74,7 @@ def with_storable_names(frame: "DataFrame") -> "DataFrame":
     return frame.toDF(*(f"{number}~{name}" for number, name in enumerate(names)))
 
 
-def _with_own_names(frame: "DataFrame") -> "DataFrame":
+def _with_own_names(frame: Any) -> Any:
     names = _own_names(frame.columns)
     if names is None:
         return frame
