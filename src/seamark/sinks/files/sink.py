@@ -15,7 +15,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.files import preflight, read_back
 from seamark.sinks.files.committer import FileCommitter
-from seamark.sinks.files.formats import COMPRESSIONS, Format
+from seamark.sinks.files.formats import COMPRESSIONS, JSON_COLUMN, Format
 from seamark.sinks.files.pending import open_pending
 from seamark.sinks.files.pending_file import VERSION, PendingFile, new_path
 from seamark.sinks.files.writer import FileWriter
@@ -142,7 +142,7 @@ class FileSink(StagingSink[PendingFile]):
         data = letters.select([n for n in letters.schema.names if n not in self.partition_by])
         columns = dict(zip(data.schema.names, data.columns, strict=True))
         if self.format == "json":
-            columns = {"_seamark_json": pa.array(dead_letters_as_json(data), pa.string())}
+            columns = {JSON_COLUMN: pa.array(dead_letters_as_json(data), pa.string())}
         for name in self.partition_by:
             columns[name] = letters.column(name).cast(pa.string())
         return pa.record_batch(columns)
@@ -189,7 +189,7 @@ class FileSink(StagingSink[PendingFile]):
             return names
         if self.format == "json":
             # One text column, so that the writer adds nothing but the line ends.
-            return [to_json(f"struct({', '.join(names)})") + " AS `_seamark_json`"]
+            return [to_json(f"struct({', '.join(names)})") + f" AS {quoted(JSON_COLUMN)}"]
         for column in data:
             if column.type == "binary":
                 raise refused(self.describe(), column, "binary (in CSV, write base64 of it)")
