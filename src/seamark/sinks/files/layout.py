@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PLACE = "_seamark/layout"
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
-_FLOATING = ("float", "double")
+_EXACT_AS_DOUBLE = ("tinyint", "smallint", "int", "float", "double")
 _WRITTEN_AS_TEXT = ("decimal", "float", "double", "array<", "map<", "struct<")
 """Types that CSV has as text; a query of ``format("seamark")`` gives them as text already."""
 _STRINGS = re.compile(r"(?:var)?char\(\d+\)|string collate \w+")
@@ -238,7 +238,7 @@ def _misfit(kind: str, known: str, form: str) -> str:
             return ""
         most = max(digits - scale, digits_there - scale_there) + max(scale, scale_there)
         return "" if form != "parquet" and most <= 38 else differ
-    if form != "parquet" and any({kind, known} <= set(row) for row in (_WHOLE, _FLOATING)):
+    if form != "parquet" and any({kind, known} <= set(row) for row in (_WHOLE, _EXACT_AS_DOUBLE)):
         return ""
     beside = {"string", kind, known} - {"string"}
     as_text = form == "csv" and len(beside) == 1 and beside.pop().startswith(_WRITTEN_AS_TEXT)

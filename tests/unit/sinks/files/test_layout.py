@@ -137,6 +137,7 @@ BORNE = {
         ("id bigint; name string", "more int; name string"),
         ("id bigint", "id int"),
         ("f float", "f double"),
+        ("f int", "f double"),
         ("d decimal(5,2)", "d decimal(9,4)"),
         ("s array<int>", "s array<bigint>"),
         ("s struct<a:int>", "s struct<a:bigint,b:int>"),
@@ -160,7 +161,7 @@ REFUSED = {
         ("s struct<>>:int>", "s struct<>>:string>", "'s' is struct"),
     ],
     "json": [
-        ("id int", "id double", "'id' is int"),
+        ("id bigint", "id double", "'id' is bigint"),
         ("id int", "id string", "'id' is int"),
         ("id string", "id binary", "'id' is string"),
         ("id int", "ID int", "'ID' in this program is 'id' in its files"),
