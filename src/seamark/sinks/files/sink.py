@@ -11,6 +11,7 @@ from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import WriterContext
 from seamark.files import HadoopSettings, open_directory, shared_uri
 from seamark.files.cloud_options import CLOUD_SCHEMES
+from seamark.files.location import place_of
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.files import preflight, read_back
@@ -29,7 +30,7 @@ from seamark.sinks.internal.columns import (
 )
 from seamark.sinks.internal.committables import StagingSink
 from seamark.sinks.internal.file_size import checked_size
-from seamark.sinks.internal.partitions import escaped
+from seamark.sinks.internal.partitions import any_directory
 
 _PARTITION_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
@@ -150,12 +151,12 @@ class FileSink(StagingSink[PendingFile]):
     @property
     def places(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
-        return [f"files: {self.path}"]
+        return [f"files: {place_of(self.path)}"]
 
     @property
     def example_file(self) -> str:
         """See `FilesSink`."""
-        directory = "/".join([self.path, *(f"{escaped(name)}=*" for name in self.partition_by)])
+        directory = any_directory(self.path, self.partition_by)
         return new_path(WriterContext("", "", 1, 0, 0, 0, -1), directory, self._format.extension)
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
