@@ -344,14 +344,18 @@ class Location:
 def _require_other_files(example: str, spark: Directory) -> None:
     """Raise ConfigurationError if the query has read its first files where its sink would put its
     own. Of a query's sources Spark tells a data source no more than the checkpoint holds."""
-    uri = re.escape(files_location.Location.parse(example, "path").uri.rpartition("/")[0])
+
+    def place(file: str) -> str:
+        return files_location.place_of(files_location.Location.parse(file, "path").uri)
+
+    uri = re.escape(place(example).rpartition("/")[0])
     directory = re.compile(uri.replace(r"=\*", "=[^/]*"))
     for source in spark.list("sources"):
         read: list[str] = []
         with ignored("a look at the query's first files"):  # of another kind of source
             lines = spark.read(f"sources/{source}/0").splitlines()[1:]
             paths = [unquote(json.loads(line)["path"]) for line in lines]
-            read = [files_location.Location.parse(path, "path").uri for path in paths]
+            read = [place(path) for path in paths]
         for file in read:
             if directory.fullmatch(file.rpartition("/")[0]):
                 raise ConfigurationError(

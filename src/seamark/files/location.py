@@ -100,6 +100,12 @@ class Location:
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
+def place_of(uri: str) -> str:
+    """Return a directory's text for comparisons, in which S3 has one scheme."""
+    scheme, colon, rest = uri.partition("://")
+    return f"s3a{colon}{rest}" if scheme in S3_SCHEMES else uri
+
+
 class StorageUri(str):
     """A URI made by `storage_uri`: read alike by Spark, Hadoop and Seamark, without a trailing
     slash. Whoever is given one need not look at it again."""

@@ -7,7 +7,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from seamark.files.location import Location, local_of
+from seamark.files.location import Location, local_of, place_of
 from seamark.model.ignored import ignored
 from seamark.runtime.java_calls import items_of, java_class
 from seamark.runtime.planned_query import sources_of
@@ -72,7 +72,7 @@ def _real(path: str) -> str:
     """Return a local path without symbolic links, or a URI."""
     uri = Location.parse(path, "path").uri
     local = local_of(uri)
-    return uri if local is None else os.path.realpath(local)
+    return place_of(uri) if local is None else os.path.realpath(local)
 
 
 def _fits(wanted: str, part: str) -> bool:

@@ -25,9 +25,13 @@ from seamark.checkpoint.executions import ExecutionEnd, ExecutionStart, Executio
 from seamark.checkpoint.storage_check import check_storage
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.read_back import ReadBack
+from seamark.contracts.sink import SinkContext
 from seamark.files import HadoopSettings, RowDirectory, open_directory
 from seamark.files.s3 import PART_BYTES, S3Directory
+from seamark.model.errors import PreflightError
 from seamark.model.job_state import JobState
+from seamark.model.schema import Column
+from seamark.sinks.files import FileSink
 from seamark.sinks.files.formats import Format
 from seamark.sinks.files.read_back import read as read_back
 from tests.servers.azurite import AzuriteServer
@@ -92,6 +96,27 @@ def test_an_audit_reads_the_rows_of_a_file_sink(directory: RowDirectory, format_
     asked = ReadBack(NOT_USED, schema, [])
     found = pa.Table.from_batches(part.rows for part in read_back(directory, format_, asked))
     assert found == pa.Table.from_batches([rows])
+
+
+@pytest.mark.parametrize("place", ["local", "hdfs", "s3"], indirect=True)
+def test_a_changed_program_into_files_is_refused(place: tuple[str, HadoopSettings]) -> None:
+    uri, given = place
+    context = SinkContext("job", "job", "out", 1, 5.0, (Column("id", "int"),), given)
+
+    def start(sink: FileSink) -> None:
+        sink.create_committer(context).preflight()
+
+    start(FileSink(uri))
+    start(FileSink(uri))
+    (record,) = open_directory(uri, given).tree("_seamark/layout")
+    with pytest.raises(PreflightError, match=f"plain parquet files, .* delete .*{record}"):
+        start(FileSink(uri, "json"))
+    assert list(open_directory(uri, given).tree("_seamark/layout")) == [record]
+    # Without a record the names of the files tell.
+    open_directory(uri, given).remove(record)
+    put(open_directory(uri, given), "part-0.parquet", b"")
+    with pytest.raises(PreflightError, match="plain parquet files"):
+        start(FileSink(uri, "json"))
 
 
 def test_files_are_written_read_listed_and_deleted(directory: RowDirectory) -> None:

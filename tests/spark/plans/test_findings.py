@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType
 import seamark as sm
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
+from seamark.runtime.file_sources import FilesRead, _real
 from seamark.sources.fields import RandomInt
 from tests.threads import RunningJob
 
@@ -286,6 +287,23 @@ def test_dead_letters_come_again_in_each_epoch_of_complete_mode(
     with pytest.raises(sm.ConfigurationError, match="SK006"):
         job.run()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_delta_table_and_s3_by_another_name(tmp_path: Path, rate: DataFrame) -> None:
+    for sink, fed in (
+        (sm.DeltaSink(str(tmp_path / "in"), create_table=True), True),
+        (sm.DeltaSink(str(tmp_path / "in"), partition_by=["day"], create_table=True), True),
+        (sm.DeltaSink(str(tmp_path / "out"), create_table=True), False),
+    ):
+        job = sm.Job("delta", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        source = sm.FileSource(str(tmp_path / "in"), "parquet", "id LONG, day LONG")
+        (tmp_path / "in").mkdir(exist_ok=True)
+        job.sink(job.source(source, "in"), sink, "out")
+        assert [one.weight.value for one in found(job, "SK007")] == ["error"] * fed
+    for sink in (sm.FileSink("s3://lake/in"), sm.DeltaSink("s3a://lake/in", create_table=True)):
+        assert FilesRead(_real("s3n://lake/in"), False, "*").reads(sink.example_file)
+        assert FilesRead(_real("s3a://lake/*"), False, "*").reads(sink.example_file)
+    assert list(sm.FileSink("s3://lake/in").places) == list(sm.FileSink("s3a://lake/in").places)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamark.api.checks import Size, yes_or_no
+from seamark.contracts.attempt_name import AttemptName
 from seamark.files import HadoopSettings, shared_uri
 from seamark.files.cloud_options import CLOUD_SCHEMES
+from seamark.files.location import place_of
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.delta import preflight, read_back, types
@@ -16,6 +18,8 @@ from seamark.sinks.delta.writer import DeltaWriter
 from seamark.sinks.internal import changes, table_merge
 from seamark.sinks.internal.columns import check_columns, column_names, require_column
 from seamark.sinks.internal.file_size import checked_size
+from seamark.sinks.internal.partitions import any_directory
+from seamark.sinks.internal.table_committable import file_name
 
 _OTHERS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]")
 _OTHERS_IN_URIS = {
@@ -121,7 +125,13 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
     @property
     def places(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
-        return [f"delta: {self.path}"]
+        return [f"delta: {place_of(self.path)}"]
+
+    @property
+    def example_file(self) -> str:
+        """See `FilesSink`."""
+        name = file_name(str(AttemptName("a/a", 1, 0, 0, 0, "0" * 32)), 0)
+        return f"{any_directory(self.path, self.partition_by)}/{name}"
 
     create_selective_writer = changes.ByKey.create_writer
     look = preflight.look

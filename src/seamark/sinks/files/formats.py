@@ -18,6 +18,8 @@ COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "csv": ("none", "gzip"),
 }
 """By format, the compressions taken by all of its readers; the default first."""
+JSON_COLUMN = "_seamark_json"
+"""The one column that the writer of JSON gets: whole objects, as text."""
 _TEXT = pa.large_string()
 """64-bit offsets: the joined text of a batch may pass 2 GiB."""
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 from seamark.contracts.sink import SinkContext
 from seamark.files import open_directory
 from seamark.files.local import LocalDirectory, obstacle
+from seamark.model.errors import CorruptRecordError
 from seamark.model.findings import Finding, FindingCode
+from seamark.sinks.files.layout import PLACE, Layout, Unfit, require_fit
 from seamark.sinks.files.pending import open_pending
 from seamark.sinks.internal.servers import Findings, usable
 
@@ -20,7 +22,8 @@ _REMEDY = (
 
 
 def look(sink: "FileSink", context: SinkContext, name: str, *, start: bool) -> Findings:
-    """The directory is Spark's own. A `start` tries out every operation of a commit or abort; else
+    """The directory is Spark's own, or has files that are not read together with this program's
+    (`layout.py`). A `start` tries out every operation of a commit or abort; else
     nothing is written, so a missing right to write on a store is not seen. Raises PreflightError if
     the directory cannot be listed, or written."""
     settings = context.hadoop.under(sink.hadoop)
@@ -41,3 +44,12 @@ def look(sink: "FileSink", context: SinkContext, name: str, *, start: bool) -> F
     if start:
         with usable(name, OSError, _REMEDY):
             open_pending(sink.path, settings).preflight(context.job_id, context.sink_uid)
+    try:
+        with usable(name, OSError, _REMEDY):
+            layout = Layout.of(sink, context.schema)
+            require_fit(directory, layout, record=start and bool(context.schema))
+    except Unfit as unfit:
+        yield Finding(FindingCode.SV005, name, unfit.found, unfit.remedy)
+    except CorruptRecordError as error:
+        remedy = f"take that version, or delete the records in {directory}/{PLACE}"
+        yield Finding(FindingCode.SV005, name, f"a record of its files: {error}", remedy)

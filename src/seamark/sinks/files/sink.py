@@ -11,11 +11,12 @@ from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import WriterContext
 from seamark.files import HadoopSettings, open_directory, shared_uri
 from seamark.files.cloud_options import CLOUD_SCHEMES
+from seamark.files.location import place_of
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.files import preflight, read_back
 from seamark.sinks.files.committer import FileCommitter
-from seamark.sinks.files.formats import COMPRESSIONS, Format
+from seamark.sinks.files.formats import COMPRESSIONS, JSON_COLUMN, Format
 from seamark.sinks.files.pending import open_pending
 from seamark.sinks.files.pending_file import VERSION, PendingFile, new_path
 from seamark.sinks.files.writer import FileWriter
@@ -29,7 +30,7 @@ from seamark.sinks.internal.columns import (
 )
 from seamark.sinks.internal.committables import StagingSink
 from seamark.sinks.internal.file_size import checked_size
-from seamark.sinks.internal.partitions import escaped
+from seamark.sinks.internal.partitions import any_directory
 
 _PARTITION_TYPES = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
@@ -142,7 +143,7 @@ class FileSink(StagingSink[PendingFile]):
         data = letters.select([n for n in letters.schema.names if n not in self.partition_by])
         columns = dict(zip(data.schema.names, data.columns, strict=True))
         if self.format == "json":
-            columns = {"_seamark_json": pa.array(dead_letters_as_json(data), pa.string())}
+            columns = {JSON_COLUMN: pa.array(dead_letters_as_json(data), pa.string())}
         for name in self.partition_by:
             columns[name] = letters.column(name).cast(pa.string())
         return pa.record_batch(columns)
@@ -150,12 +151,12 @@ class FileSink(StagingSink[PendingFile]):
     @property
     def places(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
-        return [f"files: {self.path}"]
+        return [f"files: {place_of(self.path)}"]
 
     @property
     def example_file(self) -> str:
         """See `FilesSink`."""
-        directory = "/".join([self.path, *(f"{escaped(name)}=*" for name in self.partition_by)])
+        directory = any_directory(self.path, self.partition_by)
         return new_path(WriterContext("", "", 1, 0, 0, 0, -1), directory, self._format.extension)
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
@@ -189,7 +190,7 @@ class FileSink(StagingSink[PendingFile]):
             return names
         if self.format == "json":
             # One text column, so that the writer adds nothing but the line ends.
-            return [to_json(f"struct({', '.join(names)})") + " AS `_seamark_json`"]
+            return [to_json(f"struct({', '.join(names)})") + f" AS {quoted(JSON_COLUMN)}"]
         for column in data:
             if column.type == "binary":
                 raise refused(self.describe(), column, "binary (in CSV, write base64 of it)")

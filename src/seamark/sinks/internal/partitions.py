@@ -30,6 +30,11 @@ def directory_part(column: str, value: str | None) -> str:
     return f"{escaped(column)}={escaped(value) if value else NULL_NAME}"
 
 
+def any_directory(path: str, columns: Sequence[str]) -> str:
+    """Return the directories of any values below a path, for `FilesSink.example_file`."""
+    return "/".join([path, *(f"{escaped(name)}=*" for name in columns)])
+
+
 def directory_values(path: str) -> dict[str, str | None]:
     """Return the columns' values that the directories of a path name, as `directory_part` did."""
     parts = (name.partition("=") for name in path.split("/")[:-1])
