@@ -59,7 +59,8 @@ class SinkPart:
     unless these are pure; `epoch_time` functions give the time of their epoch's planning. `places`
     are the sink's own. `upstream` lists the parts feeding it, in the order of the data; None if the
     plan is not known: then every source does. `output_modes`: as `TwoPhaseCommitSink`. `read_by`:
-    the sources of Spark's that would read the files that it writes.
+    the sources of Spark's that would read the files that it writes. `in_checkpoint`: its directory
+    is the job's own in the checkpoint storage.
     """
 
     uid: str
@@ -71,6 +72,7 @@ class SinkPart:
     places: tuple[str, ...] = ()
     upstream: tuple[str, ...] | None = None
     read_by: tuple[str, ...] = ()
+    in_checkpoint: bool = False
     output_modes: tuple[str, ...] = OUTPUT_MODES
 
 

@@ -250,6 +250,19 @@ def sink_feeds_its_source(job: JobFacts) -> Iterator[Finding]:
                     )
 
 
+def sink_in_checkpoint(job: JobFacts) -> Iterator[Finding]:
+    """A sink's directory is the job's checkpoint."""
+    for sink in job.sinks:
+        if sink.in_checkpoint:
+            yield Finding(
+                FindingCode.SK008,
+                f"sink `{sink.uid}`",
+                f"it writes {', '.join(_targets(sink))}, where the job's checkpoint is: readers "
+                "take the checkpoint's files for rows, and who tidies up the one deletes the other",
+                "give the sink a directory of its own, e.g. beside the checkpoint's",
+            )
+
+
 def target_read_uncommitted(job: JobFacts) -> Iterator[Finding]:
     """A known reader of the target sees rows before they are committed."""
     own = {
@@ -341,6 +354,7 @@ RULES: tuple[Callable[[JobFacts], Iterator[Finding]], ...] = (
     output_mode_not_taken,
     target_shared,
     sink_feeds_its_source,
+    sink_in_checkpoint,
     target_read_uncommitted,
     prefix_shared,
     prefix_too_long,

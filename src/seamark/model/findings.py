@@ -46,6 +46,7 @@ class FindingCode(Enum):
     SK005 = "sink-not-asked", Severity.NOTE
     SK006 = "output-mode-not-taken", Severity.ERROR
     SK007 = "sink-feeds-its-source", Severity.WARNING
+    SK008 = "sink-in-checkpoint", Severity.ERROR
     KF001 = "no-transactional-prefix", Severity.ERROR
     KF002 = "prefix-shared", Severity.WARNING
     KF003 = "prefix-too-long", Severity.WARNING

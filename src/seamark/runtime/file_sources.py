@@ -68,6 +68,11 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
     return found
 
 
+def is_directory(path: object, directory: str) -> bool:
+    """Tell whether a sink's `path`, or None, is `directory`."""
+    return isinstance(path, str) and _real(path) == _real(directory)
+
+
 def _real(path: str) -> str:
     """Return a local path without symbolic links, or a URI."""
     uri = Location.parse(path, "path").uri

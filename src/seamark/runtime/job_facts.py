@@ -23,7 +23,7 @@ from seamark.model.findings import FindingCode, heaviest_first
 from seamark.model.guarantee import SinkWay
 from seamark.model.job_graph import JobGraph
 from seamark.runtime.checkpoint_history import current_directory, jobs_in
-from seamark.runtime.file_sources import FilesRead, files_read
+from seamark.runtime.file_sources import FilesRead, files_read, is_directory
 from seamark.runtime.inspection import scope_findings
 from seamark.runtime.kafka_topics import kafka_options, subscription
 from seamark.runtime.listing import newest_execution
@@ -62,7 +62,16 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
             for part in graph.vertices
             if part.kind == "operator"
         ],
-        [_sink_part(sink, graph, read) for sink in declared.sinks.values()],
+        [
+            replace(
+                _sink_part(sink, graph, read),
+                in_checkpoint=durable
+                and is_directory(
+                    getattr(sink.sink, "path", None), f"{storage}/{declared.directory}"
+                ),
+            )
+            for sink in declared.sinks.values()
+        ],
         CheckpointMode(checkpoint.mode).value,
         durable=durable,
         sharing=graph.sharing,

@@ -358,3 +358,24 @@ def test_a_sink_of_files_that_its_source_would_read_is_refused(
         with pytest.raises(ConfigurationError, match="a directory that the source does not read"):
             writer.start(target)
         assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["json", "delta"])
+def test_a_sink_in_the_job_s_own_checkpoint_is_refused(
+    tmp_path: Path, spark: SparkSession, kind: str
+) -> None:
+    """Readers of JSON would get the checkpoint's records as rows."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "store").mkdir()
+    (tmp_path / "link").symlink_to("store")
+    rows = spark.readStream.schema("id LONG").json(str(tmp_path / "in"))
+    target = str(tmp_path / "link/q/")
+    for path, refused in ((target, True), (str(tmp_path / "store/q/out"), False)):
+        job = sm.Job("q", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        sink = sm.FileSink(path, "json") if kind == "json" else sm.DeltaSink(path)
+        job.sink(job.source(rows, "in", replayable=True), sink, "out")
+        assert [one.subject for one in found(job, "SK008")] == ["sink `out`"] * refused
+    writer = sm.write_stream(rows).format(kind).option("path", target)
+    with pytest.raises(ConfigurationError, match="where the job's checkpoint is"):
+        writer.option("checkpointLocation", str(tmp_path / "store/q")).start()
+    assert not [*(tmp_path / "store").iterdir()]

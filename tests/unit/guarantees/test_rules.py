@@ -76,6 +76,7 @@ MISTAKES = [
     ("SK002", other(writes=frozenset({TOPIC})), "sink `out`", "job 'billing', which has not ended"),
     ("SK002", {"sinks": [KEYED, replace(KEYED, uid="two")]}, "sink `keyed`", "sink `two`"),
     ("SK007", source(places=(TOPIC,)), "sink `out`", "source `in` reads kafka"),
+    ("SK008", sink(in_checkpoint=True), "sink `out`", "where the job's checkpoint is"),
     ("SK003", other(reads_uncommitted=frozenset({TOPIC})), "sink `out`", "job 'billing' reads"),
     ("KF002", other(writes=frozenset({PREFIX})), "sink `out`", "job 'billing', which has not"),
     ("KF002", {"sinks": [SINK, replace(SINK, uid="two", places=(PREFIX,))]}, "sink `out`", "`two`"),
