@@ -232,6 +232,15 @@ def test_csv_and_delta_with_partitions(
         add(tmp_path, range(40, 60))
 
 
+@pytest.mark.parametrize("name", ["page ", " ", "a.b", "a`b", "a,b"])
+def test_a_partition_column_has_its_very_name(tmp_path: Path, rows: DataFrame, name: str) -> None:
+    named = rows.select("id", rows["page"].alias(name))
+    writer = sm.write_stream(named).format("json").partitionBy(name)
+    run_once(writer.option("path", str(tmp_path / "out")), tmp_path / "store/q")
+    found = {path.parent.name for path in (tmp_path / "out").rglob("part-*")}
+    assert found == {f"{name}=p{i}" for i in range(3)}
+
+
 @pytest.mark.parametrize("make", [PostgresServer, MariaDBServer, MySQLServer])
 def test_jdbc_writes_rows_and_counts(
     make: type[PostgresServer | MariaDBServer], tmp_path: Path, rows: DataFrame
