@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks import latency
 from benchmarks.peers import measure, nexmark, report, work
-from benchmarks.peers.engine import ENVIRONMENTS, Engine, Failed
+from benchmarks.peers.engine import ENVIRONMENTS, Engine, RefusedError
 from seamark.dev.kafka import LocalKafka
 from seamark.runtime.jars import Request, resolve
 
@@ -87,9 +87,12 @@ class Bench:
         measure.create_topics(self.servers, [target])
         storage = self.scratch / target
         storage.mkdir()
+        # Whatever the size, there are several epochs: a kill hits one, a window spans some.
+        most = self.options.events // 4 if what in nexmark.QUERIES else self.options.rows // 10
         return {
             "work": what, "source": source, "target": target, "storage": str(storage), "ends": ends,
-            "epoch_rows": work.EPOCH_ROWS if ends else min(work.EPOCH_ROWS, self.options.rows // 10),
+            "epoch_rows": work.EPOCH_ROWS if ends and what not in nexmark.QUERIES
+            else min(work.EPOCH_ROWS, most),
         }  # fmt: skip
 
     def input(self, what: str) -> str:
@@ -132,7 +135,7 @@ def throughput(bench: Bench, what: str, source: str) -> None:
                     cpu_s_per_million=cpu / rows * 1e6, peak_mb=memory,
                     duplicates=reader.rows - len(values), load=os.getloadavg()[0],
                 )  # fmt: skip
-            except Failed as error:
+            except RefusedError as error:
                 refused.add(name)
                 bench.note(kind="refused", work=what, engine=name, reason=str(error))
             finally:
@@ -157,7 +160,7 @@ def nexmark_queries(bench: Bench) -> None:
                     engine.ask("start", run=run)
                     begun, tree = time.time(), measure.Tree(engine.pid)
                     engine.ask("finish")
-                except Failed as error:
+                except RefusedError as error:
                     if round_ == rounds[0]:
                         reason = str(error)
                         bench.note(kind="nexmark", work=query, engine=name, reason=reason)

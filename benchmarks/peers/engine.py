@@ -38,7 +38,7 @@ class Running(Protocol):
         """Return versions and settings."""
 
 
-class Failed(RuntimeError):
+class RefusedError(RuntimeError):
     """The engine refused a request; the text is its reason."""
 
 
@@ -70,7 +70,7 @@ class Engine:
             if line.startswith(MARK):
                 answer = json.loads(line.removeprefix(MARK))
                 if "error" in answer:
-                    raise Failed(answer["error"])
+                    raise RefusedError(answer["error"])
                 return answer["result"]
         raise RuntimeError(f"{self.name} ended with {self._child.wait()}; see {self._log.name}")
 
@@ -120,6 +120,6 @@ def serve(running: Running) -> None:
         try:
             answer = {"result": getattr(running, method)(**arguments)}
         except Exception as error:  # the parent decides
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
         print(MARK + json.dumps(answer), flush=True)
     os._exit(0)

@@ -239,9 +239,10 @@ QUERIES = {
         SELECT window(date_time, '10 seconds', '2 seconds') AS w, auction, count(*) AS num
         FROM {bid} GROUP BY 1, 2) GROUP BY w)
         LATERAL VIEW explode(filter(counts, c -> c.num = top)) AS most""", window=True),
-    "q7": _sql("""SELECT b.auction, b.price, b.bidder, b.date_time, b.extra,
+    "q7": _sql("""SELECT b.auction, b.price, b.bidder, b.at, b.extra,
         unix_seconds(b.w.start) AS start_s
-        FROM (SELECT *, window(date_time, '10 seconds') AS w FROM {bid}) b JOIN (
+        FROM (SELECT auction, price, bidder, extra, cast(date_time AS STRING) AS at,
+        window(date_time, '10 seconds') AS w FROM {bid}) b JOIN (
         SELECT window(date_time, '10 seconds') AS w, max(price) AS top FROM {bid} GROUP BY 1) m
         ON b.w = m.w AND b.price = m.top""", window=True),
     "q8": _sql("""SELECT p.id, p.name, unix_seconds(p.w.start) AS start_s FROM (

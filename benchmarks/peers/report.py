@@ -100,7 +100,7 @@ def spread(records: Records, name: str, form: str = "{:,.0f}") -> str:
     that warm up have negative numbers."""
     values = [r[name] for r in records if r["round"] >= 0]
     if not values:
-        return "–"
+        return "not run"
     median = form.format(statistics.median(values))
     if len(values) == 1:
         return median

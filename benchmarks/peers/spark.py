@@ -25,7 +25,10 @@ from benchmarks.peers.engine import serve
 from benchmarks.peers.work import DELAY_S, EPOCH_ROWS, FIRST_MS, PARTITIONS, WINDOW_MS
 from seamark.runtime.session import require_format, spark_session
 
-SINKS = {"spark": ("Spark's sink, defaults", {}), "spark-tuned": ("Spark's sink, linger 20 ms, batches of 500 kB", TUNED)}  # fmt: skip
+SINKS: dict[str, tuple[str, dict[str, str]]] = {
+    "spark": ("Spark's sink, defaults", {}),
+    "spark-tuned": ("Spark's sink, linger 20 ms, batches of 500 kB", TUNED),
+}
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": str(PARTITIONS),
@@ -74,7 +77,7 @@ class Spark:
         try:
             self._query = writer.start()
         except PySparkException as error:
-            raise RuntimeError((error.getMessage() or str(error)).splitlines()[0]) from None
+            raise RuntimeError((error.getMessage() or str(error)).split(". ")[0]) from None
 
     def _writer(self, frame: DataFrame, target: str) -> Any:
         if self._engine in SINKS:
