@@ -8,8 +8,8 @@
 Works: a copies Kafka to Kafka, b calls a Python function a row and a batch, c counts per key and
 window, d is Nexmark (seamark and spark-tuned); recovery kills the engine's processes in work a;
 latency sends few rows a second through work a. Each engine has one process tree for all rounds; in
-each round the engines take turns. Writes records.jsonl and report.md to the folder of --out, with
-each engine's log. `measure.py` says how time, CPU and memory are taken.
+each round the engines take turns. The folder of --out gets the raw records, the tables in Markdown
+and each engine's log. `measure.py` says how time, CPU and memory are taken.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ STATEMENTS = {
     "b-row": "SELECT k, upper_row(v) FROM source",
     "b-batch": "SELECT k, upper_batch(v) FROM source",
     "c": "SELECT k, k || '|' || DATE_FORMAT(window_start, 'yyyy-MM-dd HH:mm:ss') || '|' || "
-    "CAST(COUNT(*) AS STRING) FROM TABLE(TUMBLE(TABLE source, DESCRIPTOR(at), "
+    "CAST(COUNT(*) AS STRING) FROM TABLE(TUMBLE(TABLE source, DESCRIPTOR(happened), "
     f"INTERVAL '{WINDOW_MS // 1000}' SECOND)) GROUP BY k, window_start, window_end",
 }
 EVENT_TIME = (
-    f", at AS TO_TIMESTAMP_LTZ({FIRST_MS} + CAST(SUBSTRING(v FROM 1 FOR 10) AS BIGINT), 3)"
-    f", WATERMARK FOR at AS at - INTERVAL '{DELAY_S}' SECOND"
+    f", happened AS TO_TIMESTAMP_LTZ({FIRST_MS} + CAST(SUBSTRING(v FROM 1 FOR 10) AS BIGINT), 3)"
+    f", WATERMARK FOR happened AS happened - INTERVAL '{DELAY_S}' SECOND"
 )
 TASKS = min(PARTITIONS, os.cpu_count() or 1)
 

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -137,8 +138,6 @@ def row_function() -> Any:
 
 
 def batch_function() -> Any:
-    import pandas as pd
-
     def upper(values: pd.Series) -> pd.Series:
         return values.str.upper()
 
