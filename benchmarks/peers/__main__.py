@@ -198,19 +198,15 @@ def recovery(bench: Bench, source: str) -> None:
             seen: set[bytes] = set()
             while len(seen) < rows / 3:
                 bench.engine(name).require_alive()
-                for message in reader.messages(0.1):
-                    seen.add(message.value())
-                    if len(seen) >= rows / 3:
-                        break
+                seen.update(m.value() for m in reader.batch(0.1))
             bench.kill(name)
             seen.update(m.value() for m in reader.messages(2))  # what was visible already
             before, begun, first = len(seen), time.time(), 0.0
             bench.engine(name).ask("start", run=run)
             while len(seen) < rows and time.time() - begun < measure.STALLED_S:
-                for message in reader.messages(0.05):
-                    seen.add(message.value())
-                    if not first and len(seen) > before:
-                        first = time.time() - begun
+                seen.update(m.value() for m in reader.batch(0.05))
+                if not first and len(seen) > before:
+                    first = time.time() - begun
             bench.note(
                 kind="recovery", engine=name, round=round_, rows=rows, visible_before=before,
                 first_s=first, all_s=time.time() - begun, duplicates=reader.rows - len(seen),

@@ -126,14 +126,18 @@ class Reader:
         self.next = [0] * PARTITIONS
         """The offset after the last row of each partition."""
 
+    def batch(self, patience_s: float) -> list[Any]:
+        """Return the next rows; none if nothing came for so long."""
+        batch = [m for m in self._consumer.consume(10_000, patience_s) if m.error() is None]
+        self.rows += len(batch)
+        for message in batch:
+            self.next[message.partition()] = message.offset() + 1
+        return batch
+
     def messages(self, patience_s: float = 0.5) -> Iterator[Any]:
         """Yield what is there; end when nothing came for so long."""
-        while batch := self._consumer.consume(10_000, patience_s):
-            for message in batch:
-                if message.error() is None:
-                    self.rows += 1
-                    self.next[message.partition()] = message.offset() + 1
-                    yield message
+        while batch := self.batch(patience_s):
+            yield from batch
 
     def close(self) -> None:
         self._consumer.close()
