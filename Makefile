@@ -12,7 +12,7 @@ SITE_READY := $(SITE_VENV)/setup-done
 # The PySpark that every test runs on; `make test-spark` takes another one.
 PINNED := 'pyspark==4.2.*'
 
-.PHONY: setup lint format docs test test-all test-spark test-oldest-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard bench-data-source dist audit sbom clean
+.PHONY: setup lint format docs test test-all test-spark test-oldest-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard bench-data-source bench-peers dist audit sbom clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/seamark)
 setup: $(READY)
@@ -120,6 +120,7 @@ demo-kafka: $(or $(wildcard $(READY)),$(DEMO_READY))
 ## bench, bench-sinks: Kafka to Kafka beside Spark's own sink; each database sink beside a plain load
 ## bench-shared: one stream into one, two and four sinks
 ## bench-data-source: a batch of format("seamark") beside Spark's own Kafka sink, and its commit into SQLite
+## bench-peers: beside Spark, Flink and Quix Streams, each in an environment of its own; ARGS="--rows 1000000"
 ## bench-dashboard: a job looked at by twenty browsers, and not (needs Debian's chromium)
 bench: setup
 	$(BIN)/python -m benchmarks.kafka_sink $(ARGS)
@@ -132,6 +133,9 @@ bench-shared: setup
 
 bench-data-source: setup
 	$(BIN)/python -m benchmarks.data_source $(ARGS)
+
+bench-peers: setup
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 bench-dashboard: setup
 	$(BIN)/python -m benchmarks.dashboard $(ARGS)

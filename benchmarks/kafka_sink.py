@@ -63,34 +63,34 @@ class Figures:
 Start = Callable[[DataFrame, str], StreamingQuery]
 
 
-def variants(servers: str) -> dict[str, Start]:
-    def seamark(guarantee: str) -> Start:
-        def start(frame: DataFrame, location: str) -> StreamingQuery:
-            sink = sm.KafkaSink(
-                servers,
-                topic="out-seamark",
-                delivery_guarantee=guarantee,
-                transactional_id_prefix=f"bench-{uuid.uuid4().hex[:8]}"
-                if guarantee == "exactly-once"
-                else None,
-            )
-            writer = sm.write_stream(frame, sink).option("checkpointLocation", location)
-            return writer.trigger(availableNow=True).start()
+def seamark_writer(
+    frame: DataFrame, servers: str, topic: str, guarantee: Any, prefix: str | None
+) -> Any:
+    sink = sm.KafkaSink(
+        servers, topic=topic, delivery_guarantee=guarantee, transactional_id_prefix=prefix
+    )
+    return sm.write_stream(frame, sink)
 
-        return start
+
+def spark_writer(frame: DataFrame, servers: str, topic: str, options: dict[str, str]) -> Any:
+    writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", servers)
+    return writer.option("topic", topic).options(**options)
+
+
+def variants(servers: str) -> dict[str, Start]:
+    def started(writer: Any, location: str) -> StreamingQuery:
+        return writer.option("checkpointLocation", location).trigger(availableNow=True).start()
+
+    def seamark(guarantee: str) -> Start:
+        prefix = f"bench-{uuid.uuid4().hex[:8]}" if guarantee == "exactly-once" else None
+        return lambda frame, location: started(
+            seamark_writer(frame, servers, "out-seamark", guarantee, prefix), location
+        )
 
     def spark(options: dict[str, str]) -> Start:
-        def start(frame: DataFrame, location: str) -> StreamingQuery:
-            writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", servers)
-            return (
-                writer.option("topic", "out-spark")
-                .options(**options)
-                .option("checkpointLocation", location)
-                .trigger(availableNow=True)
-                .start()
-            )
-
-        return start
+        return lambda frame, location: started(
+            spark_writer(frame, servers, "out-spark", options), location
+        )
 
     def noop(frame: DataFrame, location: str) -> StreamingQuery:
         return (

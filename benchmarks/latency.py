@@ -49,7 +49,7 @@ class Reader(threading.Thread):
     """Reads `topic` from now on; `seconds` has the latency of each row with the moment it was
     produced."""
 
-    def __init__(self, servers: str, topic: str) -> None:
+    def __init__(self, servers: str, topic: str, partitions: int = PARTITIONS) -> None:
         super().__init__(name="reader", daemon=True)
         from confluent_kafka import Consumer, TopicPartition
 
@@ -61,7 +61,7 @@ class Reader(threading.Thread):
                 "fetch.wait.max.ms": 10,
             }
         )
-        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
         self._end = threading.Event()
         self.seconds: list[tuple[float, float]] = []
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import psutil
 
 
-def cpu_s(exclude: frozenset[int] = frozenset()) -> float:
+def cpu_s(exclude: frozenset[int] = frozenset(), pid: int | None = None) -> float:
     """Return user + system seconds of the living tree, and of children already waited for.
 
     `exclude` holds the pids of children that do not belong to the measurement, e.g. a broker.
+    `pid` is the root of another tree.
     """
-    me = psutil.Process()
+    me = psutil.Process(pid)
     total = 0.0
     for process in [me, *me.children(recursive=True)]:
         if process.pid in exclude:
