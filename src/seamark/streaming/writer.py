@@ -134,10 +134,10 @@ class DataStreamWriter:
     def partitionBy(self, *cols: str | list[str]) -> "DataStreamWriter":
         """Set the columns of the files' directories, or of the Delta table's partitions."""
         names = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
-        for name in names:
-            if not isinstance(name, str) or not name:
-                raise ConfigurationError(f"write_stream: partitionBy is {name!r}; give text")
-        self._partition_by = tuple(names)
+        given = [name for name in names if isinstance(name, str) and name]
+        if wrong := [name for name in names if name not in given]:
+            raise ConfigurationError(f"write_stream: partitionBy is {wrong[0]!r}; give text")
+        self._partition_by = tuple(given)
         return self
 
     def clusterBy(self, *cols: object) -> NoReturn:
