@@ -49,6 +49,7 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
     checkpoint = declared.checkpoint
     durable = not isinstance(checkpoint.storage, EphemeralStorage)
     storage = str(checkpoint.storage) if durable else ""
+    own = f"{storage}/{declared.directory}" if durable else ""
     read = {uid: files_read(source.dataframe) for uid, source in declared.sources.items()}
     return JobFacts(
         [_source_part(source, read[source.uid]) for source in declared.sources.values()],
@@ -62,16 +63,7 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
             for part in graph.vertices
             if part.kind == "operator"
         ],
-        [
-            replace(
-                _sink_part(sink, graph, read),
-                in_checkpoint=durable
-                and is_directory(
-                    getattr(sink.sink, "path", None), f"{storage}/{declared.directory}"
-                ),
-            )
-            for sink in declared.sinks.values()
-        ],
+        [_sink_part(sink, graph, read, own) for sink in declared.sinks.values()],
         CheckpointMode(checkpoint.mode).value,
         durable=durable,
         sharing=graph.sharing,
@@ -103,8 +95,9 @@ def _source_part(source: DeclaredSource, read: Sequence[FilesRead]) -> SourcePar
 
 
 def _sink_part(
-    sink: DeclaredSink, graph: JobGraph, read: Mapping[str, Sequence[FilesRead]]
+    sink: DeclaredSink, graph: JobGraph, read: Mapping[str, Sequence[FilesRead]], own: str
 ) -> SinkPart:
+    # `own`: the job's directory in the checkpoint storage; "" without a checkpoint
     modes = tuple(sink.sink.output_modes)
     if sink.dead_letters_of and "append" in modes:
         modes += ("update",)  # a letter each time that the row changes, and is refused
@@ -116,6 +109,7 @@ def _sink_part(
         places=tuple(sink.sink.places),
         upstream=upstream(graph, sink.uid),
         read_by=tuple(uid for uid, those in read.items() if any(r.reads(file) for r in those)),
+        in_checkpoint=bool(own) and is_directory(getattr(sink.sink, "path", None), own),
         output_modes=modes,
     )
     if sink.dataframe is None:
