@@ -296,11 +296,20 @@ class CheckpointStore:
         self._put_back(f"commits/{epoch}", decision)
 
     def _put_back(self, path: str, text: str) -> None:
+        if self._create_of_spark(path, text):
+            uri = self.spark_files.uri
+            log.warning("put %s/%s back: a replaced driver had deleted it late", uri, path)
+
+    def plan_epoch(self, epoch: int, plan: str) -> bool:
+        """Create the epoch's entry of Spark's offset log; return False if it exists."""
+        return self._create_of_spark(f"offsets/{epoch}", plan)
+
+    def _create_of_spark(self, path: str, text: str) -> bool:
         with contextlib.suppress(FileExistsError):
             with self._blamed(self._of_spark(path), "written"):
                 self.spark_files.create(path, text.encode())
-            uri = self.spark_files.uri
-            log.warning("put %s/%s back: a replaced driver had deleted it late", uri, path)
+            return True
+        return False
 
     def _read_log(self, path: str) -> str:
         with self._blamed(self._of_spark(path), "read"):

@@ -38,6 +38,7 @@ from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor
 from seamark.runtime import real_time
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
+from seamark.runtime.closing_epoch import plan_closing_epoch
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.epoch_work import BatchLimit, EpochWork
@@ -218,6 +219,12 @@ class StreamRun(QueryRun):
         if decided >= 0:
             self.coordinator.upkeep.later(_MANIFEST, partial(self._manifests.write, decided))
         self._checks.after(self.coordinator)
+        once = "once" in self._trigger
+        # In complete mode it would change nothing; the one epoch of `once` is for new rows.
+        if self._stateful and self._runs_without_rows() and not once and self._plan.declared.output_mode != "complete":
+            check_fence(self._store, self.coordinator.generation)
+            if plan_closing_epoch(self._store, decided):
+                log.info("epoch %d has no rows: it closes what was due at the last end", decided + 1)
         # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(
             self._store.files, self._store.spark_files, self.uids.by_directory
@@ -225,7 +232,6 @@ class StreamRun(QueryRun):
         tasks = self._epoch_tasks()
         state = self.coordinator.channel_state
         self._keyed.go_on_from(state.event_times)
-        once = "once" in self._trigger
         self._work = EpochWork(
             tasks, self._job.checkpoint, state, self._keyed, self._spark, once=once
         )
@@ -325,12 +331,18 @@ class StreamRun(QueryRun):
             raise UserError(
                 f"job {self._name}: only a running job whose sources do not end can be drained"
             )
-        if str(session_setting(self._spark, _NO_DATA_BATCHES)).lower() != "true":
+        if not self._runs_without_rows():
             raise UserError(
                 f"job {self._name}: {_NO_DATA_BATCHES} is false, so Spark closes no window without "
                 "new rows, and the job cannot be drained; stop it without --drain"
             )
         return Drain(self._spark._jvm, query)
+
+    def _runs_without_rows(self) -> bool:
+        """Whether Spark runs an epoch without rows after one that raised the watermark."""
+        key = _NO_DATA_BATCHES
+        given = self._spark_settings.get(key) or session_setting(self._spark, key)
+        return str(given).lower() == "true"
 
     def aligned(self, *, keyed: bool) -> contextlib.AbstractContextManager[None]:
         """Inside the block, epochs that begin leave no channel state; see `EpochWork.aligned`."""

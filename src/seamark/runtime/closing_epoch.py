@@ -1,0 +1,34 @@
+"""Plans, at a start, the epoch without rows that the run before still owed.
+
+An epoch raises the watermark for the next one, and Spark runs a next one without rows to close the
+windows that are due. It forgets that over a restart (`MicroBatchExecution.constructNextBatch` asks
+the last execution of the same run), so what was due would wait for a new row. Here the start writes
+this epoch's entry of the offset log; Spark finds it and runs it like one that was cut off.
+"""
+
+import json
+import time
+
+from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.store import CheckpointStore
+
+
+def plan_closing_epoch(store: CheckpointStore, decided: int) -> bool:
+    """Plan the epoch after `decided`, at the same offsets under the raised watermark. Return False
+    if the watermark was not raised, or if that epoch is planned already.
+
+    Called when older drivers are fenced and their epochs settled.
+    """
+    if decided < 0 or store.is_planned(decided + 1):
+        return False
+    commit = read_log(store.spark_files, f"commits/{decided}")[0]
+    watermark_ms = int(commit.get("nextBatchWatermarkMs") or 0)
+    version, text, *offsets = (store.read_plan(decided) or "").split("\n")
+    metadata = json.loads(text)
+    if watermark_ms <= int(metadata["batchWatermarkMs"]):
+        return False
+    # Processing time never goes back, whatever this machine's clock says.
+    metadata["batchTimestampMs"] = max(int(time.time() * 1000), int(metadata["batchTimestampMs"]))
+    metadata["batchWatermarkMs"] = watermark_ms
+    header = json.dumps(metadata, separators=(",", ":"))
+    return store.plan_epoch(decided + 1, "\n".join([version, header, *offsets]))
