@@ -7,28 +7,32 @@ this epoch's entry of the offset log; Spark finds it and runs it like one that w
 """
 
 import json
+import logging
 import time
 
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.store import CheckpointStore
 
+log = logging.getLogger(__name__)
 
-def plan_closing_epoch(store: CheckpointStore, decided: int) -> bool:
-    """Plan the epoch after `decided`, at the same offsets under the raised watermark. Return False
-    if the watermark was not raised, or if that epoch is planned already.
+
+def plan_closing_epoch(store: CheckpointStore, decided: int) -> None:
+    """Plan the epoch after `decided`, at the same offsets, if `decided` has raised the watermark
+    and nothing is planned after it.
 
     Called when older drivers are fenced and their epochs settled.
     """
     if decided < 0 or store.is_planned(decided + 1):
-        return False
+        return
     commit = read_log(store.spark_files, f"commits/{decided}")[0]
     watermark_ms = int(commit.get("nextBatchWatermarkMs") or 0)
     version, text, *offsets = (store.read_plan(decided) or "").split("\n")
     metadata = json.loads(text)
     if watermark_ms <= int(metadata["batchWatermarkMs"]):
-        return False
+        return
     # Processing time never goes back, whatever this machine's clock says.
     metadata["batchTimestampMs"] = max(int(time.time() * 1000), int(metadata["batchTimestampMs"]))
     metadata["batchWatermarkMs"] = watermark_ms
     header = json.dumps(metadata, separators=(",", ":"))
-    return store.plan_epoch(decided + 1, "\n".join([version, header, *offsets]))
+    if store.plan_epoch(decided + 1, "\n".join([version, header, *offsets])):
+        log.info("epoch %d has no rows: it closes what was due when the job ended", decided + 1)

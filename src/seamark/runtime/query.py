@@ -36,6 +36,7 @@ from seamark.files.deadline import CallHangsError, CallThread, Deadline
 from seamark.model.errors import QueryHangsError, SparkDiedError, StoppedError, UserError
 from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor
+from seamark.protocol.procedures import check_fence
 from seamark.runtime import real_time
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.closing_epoch import plan_closing_epoch
@@ -220,11 +221,11 @@ class StreamRun(QueryRun):
             self.coordinator.upkeep.later(_MANIFEST, partial(self._manifests.write, decided))
         self._checks.after(self.coordinator)
         once = "once" in self._trigger
-        # In complete mode it would change nothing; the one epoch of `once` is for new rows.
-        if self._stateful and self._runs_without_rows() and not once and self._plan.declared.output_mode != "complete":
+        # In complete mode it would close nothing; the one epoch of `once` is for new rows.
+        closes = self._stateful and self._plan.declared.output_mode != "complete"
+        if closes and not once and self._runs_without_rows():
             check_fence(self._store, self.coordinator.generation)
-            if plan_closing_epoch(self._store, decided):
-                log.info("epoch %d has no rows: it closes what was due at the last end", decided + 1)
+            plan_closing_epoch(self._store, decided)
         # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(
             self._store.files, self._store.spark_files, self.uids.by_directory

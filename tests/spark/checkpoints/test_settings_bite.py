@@ -189,32 +189,45 @@ def test_a_cancelled_job_keeps_the_checkpoints_that_a_newer_driver_has(
     assert "is kept: driver generation 1 was superseded by generation 2" in caplog.text
 
 
+def windows_into_sqlite(tmp_path: Path, **settings: Any) -> list[int]:
+    """Run windows of ten seconds to the sources' end; return the starts of those written."""
+    job, rows = a_job(tmp_path, **settings)
+    windows = (
+        rows.select(F.timestamp_seconds("id").alias("time"))
+        .withWatermark("time", "1 second")
+        .groupBy(F.window("time", "10 seconds"))
+        .count()
+        .select(F.unix_seconds("window.start").alias("id"))
+    )
+    job.sink(windows, to_sqlite(tmp_path), "out")
+    job.run()
+    store = tmp_path / "store/job"
+    committed = len(list(store.glob("epochs/*/committed.json")))
+    assert committed == len(list(store.glob("spark/commits/[0-9]*"))), "an epoch is left open"
+    return ids(tmp_path)
+
+
 def test_a_bounded_job_ends_with_a_checkpoint_of_what_its_last_rows_changed(
     tmp_path: Path,
 ) -> None:
-    """Windows of ten seconds; the last row (second 100) closes the first. Without the final
-    checkpoint a run with newer rows closes it: nothing is lost, it comes later."""
-
-    def run(directory: Path, final: bool) -> list[int]:
-        job, rows = a_job(directory, checkpoints_after_tasks_finish=final)
-        windows = (
-            rows.select(F.timestamp_seconds("id").alias("time"))
-            .withWatermark("time", "1 second")
-            .groupBy(F.window("time", "10 seconds"))
-            .count()
-            .select(F.unix_seconds("window.start").alias("id"))
-        )
-        job.sink(windows, to_sqlite(directory), "out")
-        job.run()
-        store = directory / "store/job"
-        committed = len(list(store.glob("epochs/*/committed.json")))
-        assert committed == len(list(store.glob("spark/commits/[0-9]*"))), "an epoch is left open"
-        return ids(directory)
-
+    """The last row (second 100) closes the first window. Without the final checkpoint a later run
+    closes it: nothing is lost, it comes later."""
     for name in ("with", "without"):
         (tmp_path / name).mkdir()
         files(tmp_path / name, [0, 100])
-    assert run(tmp_path / "with", final=True) == [0]
-    assert run(tmp_path / "without", final=False) == []
+    assert windows_into_sqlite(tmp_path / "with") == [0]
+    without = {"checkpoints_after_tasks_finish": False}
+    assert windows_into_sqlite(tmp_path / "without", **without) == []
     files(tmp_path / "without", [101])
-    assert run(tmp_path / "without", final=False) == [0]
+    assert windows_into_sqlite(tmp_path / "without", **without) == [0]
+
+
+def test_a_start_closes_what_was_due_at_the_last_end(tmp_path: Path) -> None:
+    """A run that ends between the epoch that raises the watermark and the one without rows behind
+    it is played by one without a final checkpoint. No row comes afterwards."""
+    files(tmp_path, [0, 100])
+    assert windows_into_sqlite(tmp_path, checkpoints_after_tasks_finish=False) == []
+    assert windows_into_sqlite(tmp_path) == [0]
+    offsets = tmp_path / "store/job/spark/offsets"
+    assert windows_into_sqlite(tmp_path) == [0]
+    assert not (offsets / "3").exists(), "nothing was due, and an epoch was planned"
