@@ -5,6 +5,7 @@ sink's settings still move as they were meant.
 """
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,24 @@ def move(cursor: sqlite3.Cursor, table: str, rows: pa.Table) -> None:
     table."""
     metadata = rows.schema.metadata or {}
     keys, op = metadata.get(_KEYS, b"").decode(), metadata.get(_OP, b"").decode() or None
-    by = ", ".join(map(quoted, keys.split(_SEPARATOR))) if keys else ""
+    by = keys.split(_SEPARATOR) if keys else []
     target = f"main.{quoted(table)}"
-    fields = [field for field in rows.schema if field.name != op]
-    typed = [f"{quoted(field.name)} {_type(field.type)}" for field in fields]
-    primary = [f"PRIMARY KEY ({by})"] if by else []
-    cursor.execute(f"CREATE TABLE IF NOT EXISTS {target} ({', '.join(typed + primary)})")
+    kinds = {field.name: _type(field.type) for field in rows.schema if field.name != op}
+    create(cursor, table, kinds, by)
     if by:
-        _merge(cursor, target, rows, keys.split(_SEPARATOR), op)
+        _merge(cursor, target, rows, by, op)
     else:
         insert(cursor, target, rows)
+
+
+def create(
+    cursor: sqlite3.Cursor, table: str, kinds: Mapping[str, str], keys: Sequence[str]
+) -> None:
+    """Create a missing table; `kinds` are SQLite's types of its columns."""
+    parts = [f"{quoted(name)} {kind}" for name, kind in kinds.items()]
+    if keys:
+        parts.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
+    cursor.execute(f"CREATE TABLE IF NOT EXISTS main.{quoted(table)} ({', '.join(parts)})")
 
 
 def _merge(

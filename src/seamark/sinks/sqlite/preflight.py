@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING
 from seamark.contracts.sink import SinkContext
 from seamark.files.local import make_directory, obstacle
 from seamark.model.findings import Finding, FindingCode
+from seamark.model.schema import Schema
 from seamark.sinks.internal.servers import Findings, usable
 from seamark.sinks.internal.staged_files import staging_directory
-from seamark.sinks.sqlite import database
+from seamark.sinks.sqlite import database, merging
 
 if TYPE_CHECKING:
     from seamark.sinks.sqlite.sink import SQLiteSink
+
+_AFFINITIES = dict.fromkeys(("boolean", "tinyint", "smallint", "int", "bigint"), "INTEGER") | {
+    "float": "REAL", "double": "REAL", "binary": "BLOB"
+}  # fmt: skip
+"""SQLite's type of a new column, by Spark's; TEXT for the others (`merging.move`)."""
 
 
 def look(sink: "SQLiteSink", context: SinkContext, name: str, *, start: bool) -> Findings:
@@ -42,6 +48,16 @@ def look(sink: "SQLiteSink", context: SinkContext, name: str, *, start: bool) ->
         with _usable(name):
             database.prepare(target.path)
             make_directory(staging_directory(sink.staging_root, context))
+            if not misfits and all(column.type for column in context.schema):
+                _make_table(target, context.schema)
+
+
+def _make_table(target: database.Target, schema: Schema) -> None:
+    """Create a missing table: whoever reads before the first rows finds none, not an error."""
+    kinds = {c.name: _AFFINITIES.get(c.type, "TEXT") for c in schema if c.name != target.op}
+    if kinds and not database.ask_table(target).columns:  # else a writer's lock is waited for
+        with database.transaction(target.path) as cursor:
+            merging.create(cursor, target.table, kinds, target.keys)
 
 
 def _usable(name: str) -> AbstractContextManager[None]:

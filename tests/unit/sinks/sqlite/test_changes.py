@@ -12,7 +12,7 @@ from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
 from seamark.model.schema import Column
-from seamark.sinks.sqlite import SQLiteSink, database
+from seamark.sinks.sqlite import SQLiteSink, database, merging
 from tests.changes_suite import SCHEMA, ChangesSuite, ChangesUnderTest, commit, driver, write
 
 
@@ -47,6 +47,35 @@ def test_a_missing_table_gets_its_key(tmp_path: Path) -> None:
     commit(sink, write(sink, rows, 0))
     assert sql(sink, "SELECT id, text FROM orders") == [(1, "a")]
     committer.preflight()
+
+
+ARROW = {
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
+    "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64(), "binary": pa.binary(),
+    "string": pa.string(), "decimal(38,2)": pa.decimal128(38, 2), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us"),
+    "array<int>": pa.list_(pa.int32()), "struct<a:int>": pa.struct({"a": pa.int32()}),
+}  # fmt: skip
+
+
+def test_a_start_makes_the_table_that_the_first_rows_would_make(tmp_path: Path) -> None:
+    """By the schema, and by rows alone: without a schema no table is made at the start."""
+    made = {}
+    for name in ("start", "rows"):
+        sink = SQLiteSink(tmp_path / f"{name}.db", "t", keys=["int"], op="op")
+        schema = tuple(Column(kind, kind) for kind in [*ARROW, "interval day to second"])
+        schema = (*schema, Column("op", "string")) if name == "start" else ()
+        sink.create_committer(SinkContext("job", "job", "out", 1, 5.0, schema)).preflight()
+        find = "SELECT sql FROM sqlite_master WHERE name = 't'"
+        assert bool(sql(sink, find)) == (name == "start")
+        if name == "rows":
+            fields = {**ARROW, "interval day to second": pa.duration("us"), "op": pa.string()}
+            rows = pa.RecordBatch.from_pylist([], pa.schema(fields))
+            staged = pa.Table.from_batches([merging.described(rows, sink.target)])
+            with database.transaction(sink.path) as cursor:
+                merging.move(cursor, "t", staged)
+        made[name] = sql(sink, find)
+    assert made["start"] == made["rows"]
 
 
 def test_rows_replace_without_op(tmp_path: Path) -> None:
