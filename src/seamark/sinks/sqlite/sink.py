@@ -24,7 +24,7 @@ class SQLiteSink(changes.ByKey[StagedFile]):
     path: the database file, on a local file system shared by the driver and all executors. Created
         if missing, in an existing directory. Rows are staged in ``<path>.seamark/`` until their
         epoch is decided.
-    table: created at the start if missing, with the DataFrame's columns. An existing table must have
+    table: created at the start if missing, with the DataFrame's columns. An existing one must have
         all of them, of types that keep their values (string and decimal: TEXT or BLOB; bigint: not
         REAL), checked when the job starts; its other columns get their default or NULL. Rows are
         inserted after the epoch is decided, and a row refused by a constraint stops the job. Keep
