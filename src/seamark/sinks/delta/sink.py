@@ -110,9 +110,10 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
         for name in self.partition_by:
             require_column(name, schema, "partition", "partition_by", self.describe())
             if types.normal(of[name]) not in types.PARTITION_TYPES:
+                kind = "DATE" if of[name].startswith("timestamp") else "STRING"
                 raise ConfigurationError(
                     f"{self.describe()}: the partition column {name!r} is {of[name]}; allowed are "
-                    f"{', '.join(types.PARTITION_TYPES)}. CAST it, e.g. CAST(`{name}` AS DATE)"
+                    f"{', '.join(types.PARTITION_TYPES)}. CAST it, e.g. CAST(`{name}` AS {kind})"
                 )
         self._check_key_columns(schema)
         table_merge.check_key_types(self.keys, schema, self.describe())
