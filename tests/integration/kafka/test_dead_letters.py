@@ -134,6 +134,6 @@ def test_librdkafkas_own_limit_holds_too(
     sink = kit.sink_on(kafka.bootstrap_servers, name)
     job = kit.new_job()
     writer = sink.create_selective_writer(kit.attempt(job))
-    refused = writer.write_accepted(rows([b"1", b"2" * 101, b"3" * 1_000_000]))
+    refused = writer.write_accepted(rows([b"1", b"2" * 101, b"3" * 1_048_576]))
     assert [row.index for row in refused] == ([1, 2] if largest == 200 else [2])
     commit(sink, job, writer)

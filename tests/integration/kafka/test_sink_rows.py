@@ -207,6 +207,20 @@ def test_string_columns_are_taken_as_utf8(kafka: LocalKafka, topic: Topic) -> No
 
 
 @pytest.mark.parametrize("general", [False, True])
+def test_the_largest_row_of_javas_producer_is_written(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    """By Kafka's defaults: `max.request.size` is 1,048,576, and of the batch 90 bytes go to the
+    record and the batch themselves."""
+    if general:
+        by_row()
+    name = topic()
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    write_all(sink, kit.new_job(), batch([(b"key", b"x" * 1_048_480)], pa.binary()))
+    assert [len(value or b"") for _, _, value in read(kafka, name)] == [1_048_480]
+
+
+@pytest.mark.parametrize("general", [False, True])
 def test_the_largest_row_allowed_fits_into_the_queue(
     kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
 ) -> None:
@@ -300,6 +314,8 @@ def test_a_topic_deleted_while_a_task_writes_is_a_loud_failure(
     writer.write(kit.numbers(range(100)))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.delete_topics([name])[name].result(300)
+    while name in admin.list_topics(timeout=30).topics:  # until then the broker takes rows
+        time.sleep(0.02)
     with pytest.raises(WriteRefusedError, match=f"sink `{kit.UID}`.*{name}"):
         for i in range(100, 4000, 100):
             writer.write(kit.numbers(range(i, i + 100)))

@@ -31,7 +31,6 @@ _BATCH_OVERHEAD_BYTES = 100
 """The most bytes of a record alone in its batch, besides key, value and headers."""
 _HEADER_OVERHEAD_BYTES = 10
 _LEAST_LIMIT_BYTES = 1000  # of librdkafka's message.max.bytes
-_LIBRDKAFKA_LIMIT_BYTES = 1_000_000
 _UNUSABLE = (topic_facts.UNKNOWN, topic_facts.INVALID, topic_facts.DENIED)
 """Errors of a topic for which the row that names it is to blame."""
 
@@ -125,7 +124,7 @@ def _sizes(batch: pa.RecordBatch) -> Any:
 
 
 def _row_limit(config: ProducerConfig, limits: TopicFacts) -> int:
-    own = int(dict(config.settings).get("message.max.bytes", _LIBRDKAFKA_LIMIT_BYTES))
+    own = int(dict(config.settings)["message.max.bytes"])
     if limits.largest_bytes is None:
         return own
     return min(own, limits.largest_bytes - _BATCH_OVERHEAD_BYTES)
@@ -137,7 +136,7 @@ def _capped(config: ProducerConfig, limits: TopicFacts) -> ProducerConfig:
     settings = dict(config.settings)
     for name in ("message.max.bytes", "batch.size"):
         cap = max(limits.largest_bytes, _LEAST_LIMIT_BYTES)
-        if int(settings.get(name, _LIBRDKAFKA_LIMIT_BYTES)) > cap:
+        if int(settings[name]) > cap:
             settings[name] = str(cap)
     return replace(config, settings=tuple(sorted(settings.items())))
 
