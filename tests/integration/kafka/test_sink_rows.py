@@ -278,6 +278,24 @@ def test_a_refused_row_fails_the_attempt_and_names_the_reason(
 
 
 @pytest.mark.parametrize("general", [False, True])
+def test_a_row_without_a_key_for_a_compacted_topic_says_so(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    if general:
+        by_row()
+    name, job = topic(), kit.new_job()
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.alter_configs([ConfigResource("TOPIC", name, {"cleanup.policy": "compact"})])
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    writer = sink.create_writer(kit.attempt(job))
+    with pytest.raises(WriteRefusedError, match="compact.*without a key"):
+        writer.write(batch([(None, b"1")], pa.binary()))
+        writer.prepare_commit()
+    writer.abort()
+    kit.abort_all(sink, job)
+
+
+@pytest.mark.parametrize("general", [False, True])
 def test_rows_after_a_refused_one_name_its_reason(
     kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
 ) -> None:

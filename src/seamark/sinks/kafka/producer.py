@@ -29,6 +29,7 @@ _NO_TOPIC = "create the topic, or mend the column `topic`; a sink creates none"
 REMEDIES = {
     10: "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
     "or write smaller rows",
+    87: "a topic that is compacted takes no row without a key: give it one",
     29: "grant WRITE and DESCRIBE on the topic to the job's user",
     3: _NO_TOPIC,
     -188: _NO_TOPIC,
