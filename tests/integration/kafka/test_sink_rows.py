@@ -152,6 +152,29 @@ def test_the_partition_column_wins_over_the_key(kafka: LocalKafka, topic: Topic)
     assert (where[2], where[7]) == (where_by_key[2], where_by_key[7])
 
 
+@pytest.mark.parametrize("general", [False, True])
+def test_a_partition_made_while_the_producer_is_open_is_found(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    """As by Java's producer: a query that keeps the partitions of a topic goes on as both grow."""
+    if general:
+        by_row()
+    name, job = topic(1), kit.new_job()
+    rows = kit.numbers(range(2))
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    writer = sink.create_writer(kit.attempt(job))
+    writer.write(rows.append_column("partition", pa.array([0, None], pa.int32())))
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.create_partitions({name: 3})
+        while len(admin.describe_topics([name])[0]["partitions"]) < 3:
+            time.sleep(0.02)
+    writer.write(rows.append_column("partition", pa.array([2, 1], pa.int32())))
+    (committable,) = writer.prepare_commit()
+    with kit.committing(sink, kit.driver(job)) as committer:
+        kit.until_proved(committer.commit, [committable])
+    assert sorted(p for p, _, _ in read(kafka, name)) == [0, 0, 1, 2]
+
+
 def test_rows_with_headers_and_topics_of_their_own(kafka: LocalKafka, topic: Topic) -> None:
     one, two = topic(), topic(2)
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -288,7 +311,7 @@ def test_a_row_without_a_key_for_a_compacted_topic_says_so(
         admin.alter_configs([ConfigResource("TOPIC", name, {"cleanup.policy": "compact"})])
     sink = kit.sink_on(kafka.bootstrap_servers, name)
     writer = sink.create_writer(kit.attempt(job))
-    with pytest.raises(WriteRefusedError, match="compact.*without a key"):
+    with pytest.raises(WriteRefusedError, match=r"compact.*without a key"):
         writer.write(batch([(None, b"1")], pa.binary()))
         writer.prepare_commit()
     writer.abort()
