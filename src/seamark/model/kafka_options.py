@@ -50,8 +50,10 @@ _RENAMED = {
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
 }
 _ONE_FILE = "write chain and key into a file; give ssl.keystore.type PEM, and ssl.keystore.location"
+_CODECS = ("gzip", "lz4", "zstd")
 _CANNOT = {
     "partitioner.class": "select a column `partition`, or give librdkafka's `partitioner`",
+    "partitioner.ignore.keys": "leave out the column `key`, or give librdkafka's `partitioner`",
     "interceptor.classes": "librdkafka runs no Java class; leave it out",
     "key.serializer": "columns are written as they are; leave it out",
     "value.serializer": "columns are written as they are; leave it out",
@@ -63,13 +65,23 @@ _CANNOT = {
     "ssl.keystore.key": _ONE_FILE,
 }
 _WITHOUT_EFFECT = (
+    "auto.include.jmx.reporter",
     "max.block.ms",
+    "metadata.max.idle.ms",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "socket.connection.setup.timeout.max.ms",
+    *(f"compression.{codec}.level" for codec in _CODECS),
     "ssl.truststore.password",
     "ssl.keystore.password",
     "ssl.protocol",
     "ssl.enabled.protocols",
 )
-"""Of Java's client alone; the passwords are of JKS files."""
+"""Of Java's client alone: no row is another one without them. The passwords are of JKS files."""
 _ENTRY = re.compile(
     r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b\s*(.*?);?\s*", re.DOTALL
 )
@@ -139,6 +151,9 @@ def from_java(options: Mapping[str, str], sink: str) -> dict[str, str]:
             f"{sink}: {name} cannot be had with librdkafka, which writes here: {_CANNOT[name]}"
         )
     taken: dict[str, str] = {}
+    # librdkafka has one level, of the codec that it uses.
+    if level := given.get(f"compression.{given.get('compression.type')}.level"):
+        taken["compression.level"] = level
     for name, value in given.items():
         if name == "ssl.endpoint.identification.algorithm":
             taken[name] = value.strip() or "none"

@@ -180,5 +180,8 @@ class TaskAttempt:
         if self.busy not in self._job.dead_letters and isinstance(
             self._job.sinks[self.busy], SelectiveSink
         ):
-            return f'{reason}; to set single bad rows aside: job.sink(…, on_bad_row="dead_letter")'
+            return (
+                f"{reason}; to set single bad rows aside, give job.sink or sm.write_stream "
+                'on_bad_row="dead_letter"'
+            )
         return reason

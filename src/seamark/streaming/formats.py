@@ -156,7 +156,8 @@ def kafka(target: Target) -> Sink:
     return KafkaSink(
         servers,
         topic=options.take("topic"),
-        producer_options=options.below("kafka."),
+        # Java's names have no capital letter, and Spark's options no case.
+        producer_options={n.lower(): text for n, text in options.below("kafka.").items()},
         spool=options.flag("spool", default=False),
         **own,  # type: ignore[arg-type]
     )

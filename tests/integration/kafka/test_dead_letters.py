@@ -7,11 +7,14 @@ How: a real broker, and topics with limits of their own. The suite for such writ
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka.admin import KafkaAdminClient
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.dev.kafka import LocalKafka
@@ -100,6 +103,23 @@ def test_each_row_has_a_topic_and_a_partition_that_exist(
     assert values(kafka, other) == [b"2" * 5_000]
 
 
+def test_a_partition_made_meanwhile_takes_its_rows(
+    kafka: LocalKafka, topic: Callable[..., str]
+) -> None:
+    name, job = topic(1), kit.new_job()
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    writer = sink.create_selective_writer(kit.attempt(job))
+    assert not writer.write_accepted(rows([b"0"], partition=pa.array([0], pa.int32())))
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.create_partitions({name: 3})
+        while len(admin.describe_topics([name])[0]["partitions"]) < 3:
+            time.sleep(0.02)
+    refused = writer.write_accepted(rows([b"2", b"3"], partition=pa.array([2, 3], pa.int32())))
+    assert [row.index for row in refused] == [1]
+    commit(sink, job, writer)
+    assert values(kafka, name) == [b"0", b"2"]
+
+
 def test_a_topic_or_a_headers_key_that_is_not_utf8_refuses_its_row(
     kafka: LocalKafka, topic: Callable[..., str]
 ) -> None:
@@ -134,6 +154,6 @@ def test_librdkafkas_own_limit_holds_too(
     sink = kit.sink_on(kafka.bootstrap_servers, name)
     job = kit.new_job()
     writer = sink.create_selective_writer(kit.attempt(job))
-    refused = writer.write_accepted(rows([b"1", b"2" * 101, b"3" * 1_000_000]))
+    refused = writer.write_accepted(rows([b"1", b"2" * 101, b"3" * 1_048_576]))
     assert [row.index for row in refused] == ([1, 2] if largest == 200 else [2])
     commit(sink, job, writer)

@@ -152,6 +152,29 @@ def test_the_partition_column_wins_over_the_key(kafka: LocalKafka, topic: Topic)
     assert (where[2], where[7]) == (where_by_key[2], where_by_key[7])
 
 
+@pytest.mark.parametrize("general", [False, True])
+def test_a_partition_made_while_the_producer_is_open_is_found(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    """As by Java's producer: a query that keeps the partitions of a topic goes on as both grow."""
+    if general:
+        by_row()
+    name, job = topic(1), kit.new_job()
+    rows = kit.numbers(range(2))
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    writer = sink.create_writer(kit.attempt(job))
+    writer.write(rows.append_column("partition", pa.array([0, None], pa.int32())))
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.create_partitions({name: 3})
+        while len(admin.describe_topics([name])[0]["partitions"]) < 3:
+            time.sleep(0.02)
+    writer.write(rows.append_column("partition", pa.array([2, 1], pa.int32())))
+    (committable,) = writer.prepare_commit()
+    with kit.committing(sink, kit.driver(job)) as committer:
+        kit.until_proved(committer.commit, [committable])
+    assert sorted(p for p, _, _ in read(kafka, name)) == [0, 0, 1, 2]
+
+
 def test_rows_with_headers_and_topics_of_their_own(kafka: LocalKafka, topic: Topic) -> None:
     one, two = topic(), topic(2)
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -204,6 +227,20 @@ def test_string_columns_are_taken_as_utf8(kafka: LocalKafka, topic: Topic) -> No
     text = pa.record_batch({"key": ["ü"], "value": ["größer"]})
     write_all(kit.sink_on(kafka.bootstrap_servers, name), kit.new_job(), text)
     assert read(kafka, name) == [(0, "ü".encode(), "größer".encode())]
+
+
+@pytest.mark.parametrize("general", [False, True])
+def test_the_largest_row_of_javas_producer_is_written(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    """By Kafka's defaults: `max.request.size` is 1,048,576, and of the batch 90 bytes go to the
+    record and the batch themselves."""
+    if general:
+        by_row()
+    name = topic()
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    write_all(sink, kit.new_job(), batch([(b"key", b"x" * 1_048_480)], pa.binary()))
+    assert [len(value or b"") for _, _, value in read(kafka, name)] == [1_048_480]
 
 
 @pytest.mark.parametrize("general", [False, True])
@@ -264,6 +301,24 @@ def test_a_refused_row_fails_the_attempt_and_names_the_reason(
 
 
 @pytest.mark.parametrize("general", [False, True])
+def test_a_row_without_a_key_for_a_compacted_topic_says_so(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    if general:
+        by_row()
+    name, job = topic(), kit.new_job()
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.alter_configs([ConfigResource("TOPIC", name, {"cleanup.policy": "compact"})])
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    writer = sink.create_writer(kit.attempt(job))
+    with pytest.raises(WriteRefusedError, match=r"compact.*without a key"):
+        writer.write(batch([(None, b"1")], pa.binary()))
+        writer.prepare_commit()
+    writer.abort()
+    kit.abort_all(sink, job)
+
+
+@pytest.mark.parametrize("general", [False, True])
 def test_rows_after_a_refused_one_name_its_reason(
     kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
 ) -> None:
@@ -300,6 +355,8 @@ def test_a_topic_deleted_while_a_task_writes_is_a_loud_failure(
     writer.write(kit.numbers(range(100)))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.delete_topics([name])[name].result(300)
+    while name in admin.list_topics(timeout=30).topics:  # until then the broker takes rows
+        time.sleep(0.02)
     with pytest.raises(WriteRefusedError, match=f"sink `{kit.UID}`.*{name}"):
         for i in range(100, 4000, 100):
             writer.write(kit.numbers(range(i, i + 100)))

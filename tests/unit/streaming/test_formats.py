@@ -37,7 +37,9 @@ def test_kafka_takes_the_options_of_sparks_own_sink() -> None:
 
 
 def test_the_names_of_options_have_no_case() -> None:
-    assert made("KAFKA", KAFKA__Bootstrap__Servers="one:9092", TOPIC="out").topic == "out"
+    given = {"KAFKA__Bootstrap__Servers": "one:9092", "TOPIC": "out", "Kafka__Linger__MS": "7"}
+    sink = made("KAFKA", **given)
+    assert (sink.topic, sink.producer_options) == ("out", {"linger.ms": "7"})
 
 
 def test_files_take_sparks_options_and_its_defaults() -> None:

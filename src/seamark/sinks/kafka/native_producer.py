@@ -18,6 +18,7 @@ from seamark.sinks.kafka import msk_iam
 from seamark.sinks.kafka import native_library as c
 from seamark.sinks.kafka.partitioner import Partitioner, layout
 from seamark.sinks.kafka.producer import (
+    ASK_TIMEOUT_S,
     PURGED,
     STATE,
     Groups,
@@ -47,6 +48,7 @@ class NativeProducer(Producer):
         self._failure: tuple[int, int] | None = None  # rows, first error code
         self._messages = np.zeros(0, c.MESSAGE)
         self._partitioner: Partitioner | None = None
+        self._known_partitions = 0
         self._client = self._new_client()
         self._queue = library.queue_get_main(self._client)
         # Asks for the topic's metadata at once: the first row finds its leader known.
@@ -97,17 +99,21 @@ class NativeProducer(Producer):
         needs a lasting connection.
         """
         for _ in range(2):
-            metadata = ctypes.c_void_p()
-            code = self._library.metadata(
-                self._client, 0, self._topic, ctypes.byref(metadata), int(timeout_s * 1000)
+            self._ask_partitions(timeout_s)
+
+    def _ask_partitions(self, timeout_s: float) -> None:
+        metadata = ctypes.c_void_p()
+        code = self._library.metadata(
+            self._client, 0, self._topic, ctypes.byref(metadata), int(timeout_s * 1000)
+        )
+        if code:
+            raise WriteRefusedError(
+                f"{self._config.sink}: no broker has answered within {timeout_s:g} s: "
+                f"{self._text(code)}"
             )
-            if code:
-                raise WriteRefusedError(
-                    f"{self._config.sink}: no broker has answered within {timeout_s:g} s: "
-                    f"{self._text(code)}"
-                )
-            leaders = c.leaders(metadata.value)
-            self._library.metadata_destroy(metadata)
+        leaders = c.leaders(metadata.value)
+        self._library.metadata_destroy(metadata)
+        self._known_partitions = len(leaders)
         # Another partitioner in producer_options is left to librdkafka, and so is an unknown topic.
         if leaders and dict(self._config.settings).get("partitioner") == "murmur2_random":
             available = [partition for partition, leader in leaders.items() if leader >= 0]
@@ -161,12 +167,15 @@ class NativeProducer(Producer):
     def _partitions(self, key: pa.Array, column: pa.Array | None) -> Any:
         """Return each row's partition: the column's, else by the key; `c.UNASSIGNED` leaves it to
         librdkafka."""
+        given = None if column is None else column.fill_null(0).to_numpy(zero_copy_only=False)
+        if given is not None and given.max(initial=0) >= self._known_partitions:
+            # The topic may have got more since: librdkafka itself asks every five minutes.
+            self._ask_partitions(ASK_TIMEOUT_S)
         chosen = self._partitioner.of(key) if self._partitioner else None
         if chosen is None:
             chosen = np.full(len(key), c.UNASSIGNED, np.int32)
-        if column is None:
+        if column is None or given is None:
             return chosen
-        given = column.fill_null(0).to_numpy(zero_copy_only=False)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         bad = (given < 0) & valid
         if bad.any():

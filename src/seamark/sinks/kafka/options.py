@@ -38,6 +38,8 @@ DEFAULTS: Mapping[str, str] = {
     "batch.size": "500000",
     "queue.buffering.max.messages": "200000",
     "queue.buffering.max.kbytes": "65536",
+    # As in Java: a row that Spark's own sink writes is not too large here.
+    "message.max.bytes": "1048576",
     # As in Java: a key's rows land in the same partition as with Spark's own sink.
     "partitioner": "murmur2_random",
     "message.timeout.ms": "120000",

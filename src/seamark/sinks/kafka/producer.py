@@ -25,15 +25,19 @@ Groups = tuple[Any | None, list[tuple[int, int, int]]]
 partition below 0 is chosen by librdkafka."""
 
 _SLICE_S = 0.001
+ASK_TIMEOUT_S = 10.0
+"""How long the brokers may take to say which partitions a topic has, while a task writes."""
 _NO_TOPIC = "create the topic, or mend the column `topic`; a sink creates none"
+NO_PARTITION = -190
 REMEDIES = {
     10: "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
     "or write smaller rows",
+    87: "a topic that is compacted takes no row without a key: give it one",
     29: "grant WRITE and DESCRIBE on the topic to the job's user",
     3: _NO_TOPIC,
     -188: _NO_TOPIC,
     53: "grant WRITE on the transactional ids that begin with transactional_id_prefix",
-    -190: "the topic has fewer partitions than the column `partition` says",
+    NO_PARTITION: "the topic has fewer partitions than the column `partition` says",
 }
 """The remedy for an error, by its code (negative: librdkafka's own; else the broker's)."""
 PURGED = (-152, -151)

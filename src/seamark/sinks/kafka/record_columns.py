@@ -99,7 +99,13 @@ class RecordColumns:
             name = column.name.lower()
             if not (self.value_format or name in named) and self._is_unlike(column, schema):
                 continue
-            if name in by_name and (self.value_format or name in named):
+            left_out = name not in _TYPES or (name == "topic" and self.topic is not None)
+            if name in by_name and (self.value_format or name in named or not left_out):
+                if column.name == by_name[name].name:
+                    raise ConfigurationError(
+                        f"{self.name}: two columns are `{column.name}`; drop one, or rename it. "
+                        "Spark's own sink writes the first"
+                    )
                 raise ConfigurationError(
                     f"{self.name}: two columns differ in upper and lower case only: "
                     f"{', '.join(column.name for column in schema)}; drop one"

@@ -93,7 +93,7 @@ class RowProducer(Producer):
     def _produce(self, topic: str, arguments: dict[str, Any]) -> None:
         import confluent_kafka
 
-        progress = Progress(self, self._config)
+        progress, asked = Progress(self, self._config), False
         while True:
             try:
                 self._client.produce(topic, on_delivery=self._on_delivery, **arguments)
@@ -103,6 +103,11 @@ class RowProducer(Producer):
                 progress.check()
             except confluent_kafka.KafkaException as error:
                 why = error.args[0]
+                if why.code() == producer.NO_PARTITION and not asked:
+                    # It may be new: librdkafka itself asks every five minutes.
+                    self._call(self._client.list_topics, topic, producer.ASK_TIMEOUT_S)
+                    asked = True
+                    continue
                 if why.code() == producer.STATE:  # an earlier row has failed the transaction
                     self.serve(0)
                     why = self._transaction_error() or why

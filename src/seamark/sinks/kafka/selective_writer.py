@@ -27,11 +27,12 @@ from seamark.sinks.kafka.writer import KafkaWriter
 _ASK_TIMEOUT_S = 20.0
 """How long no broker may answer, or know the sink's own topic; it existed when the job started."""
 _KNOWN_FOR_S = 60.0
+_REFUSED_FOR_S = 1.0
+"""For a topic that could not be written: it may be made at any moment."""
 _BATCH_OVERHEAD_BYTES = 100
 """The most bytes of a record alone in its batch, besides key, value and headers."""
 _HEADER_OVERHEAD_BYTES = 10
 _LEAST_LIMIT_BYTES = 1000  # of librdkafka's message.max.bytes
-_LIBRDKAFKA_LIMIT_BYTES = 1_000_000
 _UNUSABLE = (topic_facts.UNKNOWN, topic_facts.INVALID, topic_facts.DENIED)
 """Errors of a topic for which the row that names it is to blame."""
 
@@ -70,7 +71,8 @@ class SelectiveKafkaWriter(KafkaWriter):
                 found = "null" if topic is None else "empty"
                 refused.add(of_topic, f"the row has no topic: the column `topic` is {found}")
                 continue
-            limits = limits_of(self._config, topic)
+            most = 0 if partitions is None else int(partitions[of_topic].max(initial=0))
+            limits = limits_of(self._config, topic, most)
             if limits.error_code:
                 refused.add(of_topic, _refusal(limits))
                 continue
@@ -125,7 +127,7 @@ def _sizes(batch: pa.RecordBatch) -> Any:
 
 
 def _row_limit(config: ProducerConfig, limits: TopicFacts) -> int:
-    own = int(dict(config.settings).get("message.max.bytes", _LIBRDKAFKA_LIMIT_BYTES))
+    own = int(dict(config.settings)["message.max.bytes"])
     if limits.largest_bytes is None:
         return own
     return min(own, limits.largest_bytes - _BATCH_OVERHEAD_BYTES)
@@ -137,7 +139,7 @@ def _capped(config: ProducerConfig, limits: TopicFacts) -> ProducerConfig:
     settings = dict(config.settings)
     for name in ("message.max.bytes", "batch.size"):
         cap = max(limits.largest_bytes, _LEAST_LIMIT_BYTES)
-        if int(settings.get(name, _LIBRDKAFKA_LIMIT_BYTES)) > cap:
+        if int(settings[name]) > cap:
             settings[name] = str(cap)
     return replace(config, settings=tuple(sorted(settings.items())))
 
@@ -145,13 +147,15 @@ def _capped(config: ProducerConfig, limits: TopicFacts) -> ProducerConfig:
 _known: dict[tuple[object, ...], tuple[float, TopicFacts]] = {}
 
 
-def limits_of(config: ProducerConfig, topic: str) -> TopicFacts:
+def limits_of(config: ProducerConfig, topic: str, partition: int = 0) -> TopicFacts:
     """Return the topic's limits as given by the brokers, now or within the last minute in this
-    process. Brokers may forbid this user to read a topic's settings; its size limit is then
-    unknown, and a row above it fails the epoch."""
+    process; now, if the topic had no such `partition` then. Brokers may forbid this user to read a
+    topic's settings; its size limit is then unknown, and a row above it fails the epoch."""
     key = (dict(config.settings).get("bootstrap.servers"), config.sink, topic)
     at, found = _known.get(key, (-_KNOWN_FOR_S, None))
-    if found is None or time.monotonic() - at > _KNOWN_FOR_S:
+    known_for_s = _KNOWN_FOR_S if found is None or not found.error_code else _REFUSED_FOR_S
+    grown = found is not None and not found.error_code and partition >= found.partitions
+    if found is None or grown or time.monotonic() - at > known_for_s:
         found = _ask(config, topic)
         _known[key] = (time.monotonic(), found)
     return found

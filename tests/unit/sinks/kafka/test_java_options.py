@@ -50,6 +50,15 @@ def test_credentials_are_written_once_for_source_and_sink() -> None:
         ({"buffer.memory": "33554432"}, {"queue.buffering.max.kbytes": "32768"}),
         ({"linger.ms": "5", "kafka.batch.size": "1"}, {"linger.ms": "5", "batch.size": "1"}),
         ({"max.block.ms": "100"}, {}),
+        ({"metadata.max.idle.ms": "1", "metric.reporters": "a.B"}, {}),
+        (
+            {
+                "compression.type": "zstd",
+                "compression.zstd.level": "3",
+                "compression.lz4.level": "9",
+            },
+            {"compression.type": "zstd", "compression.level": "3"},
+        ),
         (
             {"sasl.jaas.config": "a.b.PlainLoginModule required username=u password='p w';"},
             {"sasl.username": "u", "sasl.password": "p w"},
@@ -70,6 +79,7 @@ def test_names_of_java(java: dict[str, str], found: dict[str, str]) -> None:
         ({"sasl.jaas.config": "hunter2"}, "another form"),
         ({"sasl.jaas.config": 'a.PlainLoginModule required username="u";'}, "no password"),
         ({"partitioner.class": "a.B"}, "column `partition`"),
+        ({"partitioner.ignore.keys": "true"}, "column `key`"),
         ({"buffer.memory": "much"}, "number of bytes"),
     ],
 )

@@ -136,6 +136,8 @@ def test_avro_is_made_by_spark_from_a_schema_of_the_columns() -> None:
         ({}, (VALUE, Column("KEY", "binary")), ["`KEY` is in another case", "rename it to `key`"]),
         ({"topic": None}, (VALUE, Column("Topic", "string")), ["`Topic`", "rename it to `topic`"]),
         ({"key": "a"}, (VALUE, Column("a", "int"), Column("A", "int")), ["case only", "drop one"]),
+        ({}, (VALUE, VALUE), ["two columns are `value`", "drop one"]),
+        ({}, (KEY, VALUE, KEY), ["two columns are `key`", "Spark's own sink"]),
         ({"topic": None}, (VALUE,), ["`topic` is missing because the sink has no topic="]),
         ({"topic": None}, (VALUE, Column("topic", "int")), ["`topic`", "int", "string"]),
         ({"key": "nr"}, (VALUE, ID), ["key= names the column 'nr'", "value, id"]),
