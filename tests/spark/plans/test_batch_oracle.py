@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -172,6 +172,17 @@ ODD = [
 ]  # fmt: skip
 SHORT = [text for text in ODD_VALUES["string"][1] if len(text) < 100]
 
+
+@cache
+def _table(spark: SparkSession) -> DataFrame:
+    """A table that several sinks look up: one plan, whose columns have the same ids in each."""
+    return spark.sql("SELECT * FROM VALUES ('a', 1L), ('a', 3L), ('b', 2L), (NULL, 9L) AS t(k, x)")
+
+
+def _looked_up(rows: DataFrame, text: str) -> DataFrame:
+    return rows.sparkSession.sql(text, rows=rows, table=_table(rows.sparkSession))
+
+
 STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "more columns": lambda rows: rows.withColumn("twice", F.col("n") * 2),
     "computed": lambda rows: rows.withColumn("n", F.col("n") + F.length("k")),
@@ -199,6 +210,17 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "a table's maximum": lambda rows: rows.withColumn(
         "n", F.expr("n + (SELECT max(x) FROM VALUES (1L), (2L) AS t(x))")
     ),
+    **{
+        name: partial(_looked_up, text=f"SELECT r.at, r.k, {n} AS n FROM {{rows}} r WHERE {where}")
+        for name, n, where in (
+            ("its greatest", "(SELECT max(x) FROM {table} t WHERE t.k = r.k)", "true"),
+            ("its least", "n - (SELECT min(x) FROM {table} t WHERE t.k = r.k)", "n > 2"),
+            ("with rows", "n", "EXISTS (SELECT 1 FROM {table} t WHERE t.k = r.k AND t.x < r.n)"),
+            ("without rows", "n", "NOT EXISTS (SELECT 1 FROM {table} t WHERE t.k = r.k)"),
+            ("in the table", "n", "r.k IN (SELECT k FROM {table})"),
+            ("not in the table", "n", "r.n NOT IN (SELECT x FROM {table} t WHERE t.k <=> r.k)"),
+        )
+    },
 }
 
 
@@ -423,12 +445,19 @@ ODD_ROWS = Program(
 """The conformance suite's odd names and texts."""
 HELD_BACK = Program((("windows", (), False), ("raw", ("filter",), False)), frozenset())
 """The filter of the second sink takes the last rows from below the watermark of its branch."""
+LOOKED_UP = Program(
+    tuple(
+        ("raw", (step,), False)
+        for step in ("its greatest", "its least", "with rows", "in the table", "not in the table")
+    )
+)
+"""Subqueries of several sinks over one table, in one shared stream."""
 
 
 @pytest.mark.parametrize(
     "program",
-    [ISSUE, NOT_SHARED, HELD_BACK, ODD_ROWS],
-    ids=["shared", "not shared", "held back", "odd"],
+    [ISSUE, NOT_SHARED, HELD_BACK, ODD_ROWS, LOOKED_UP],
+    ids=["shared", "not shared", "held back", "odd", "looked up"],
 )
 def test_sinks_of_one_stream_hold_what_a_batch_gives(spark: SparkSession, program: Program) -> None:
     check(spark, program)

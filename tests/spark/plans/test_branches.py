@@ -125,6 +125,23 @@ def test_what_cannot_be_shared_is_united(rate: DataFrame, spark: SparkSession) -
     assert uids.source_lines == (0, 0, 0, 1)
 
 
+def test_subqueries_over_one_table_are_apart_where_its_columns_would_meet(
+    rate: DataFrame, spark: SparkSession
+) -> None:
+    table = spark.sql("SELECT * FROM VALUES (1L, 2L) AS t(k, x)")
+    texts = {
+        "in": "SELECT * FROM {r} WHERE value IN (SELECT k FROM {t})",
+        "greatest": "SELECT (SELECT max(x) FROM {t} t WHERE t.k = r.value) AS m FROM {r} r",
+        "without": "SELECT * FROM {r} r WHERE NOT EXISTS (SELECT * FROM {t} t WHERE t.k = r.value)",
+        "all": "SELECT value + (SELECT max(x) FROM {t}) AS m FROM {r}",
+        "raw": "SELECT * FROM {r}",
+        "again": "SELECT (SELECT max(x) FROM {t} t WHERE t.k = r.value) AS m FROM {r} r",
+    }
+    frames = {uid: spark.sql(text, r=rate, t=table) for uid, text in texts.items()}
+    united = United(branches_of([declared(uid, frame) for uid, frame in frames.items()]))
+    assert branches(united) == [("in", "without", "all", "raw"), ("greatest", "again")]
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_the_name_of_an_operator_in_several_branches_goes_with_its_sink(
     rate: DataFrame, order: tuple[int, int]

@@ -1,5 +1,6 @@
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -21,6 +22,8 @@ import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.PosExplode;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Generate;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -83,16 +86,21 @@ public final class SeamarkStream {
    * The places of the paths, the first among them, in which each expression id keeps one meaning.
    *
    * <p>Spark makes a new id for each column, so nobody has seen two ids clash. Still, a plan must not
-   * depend on that: a clash would make it compute the wrong column.
+   * depend on that: a clash would make it compute the wrong column. The columns of one table do have
+   * the same ids in the subqueries of several sinks: see `Lookup`.
    */
   public List withoutClashes(List paths, List numbers) {
     HashMap meanings = new HashMap();
     ArrayList places = new ArrayList();
+    ArrayList lookups = new ArrayList();
     for (int i = 0; i < paths.size(); i++) {
       List path = (List) paths.get(i);
       HashMap own = new HashMap();
+      ArrayList ownLookups = new ArrayList();
       for (int height = 0; height < path.size(); height++) {
         LogicalPlan node = (LogicalPlan) path.get(height);
+        Object number = ((List) numbers.get(i)).get(height);
+        if (height > 0) collectLookups(items(node.expressions()), number, ownLookups);
         List made = height == 0 ? items(node.output()) : newColumns(node);
         for (int j = 0; j < made.size(); j++) {
           own.put(idOf(made.get(j)), ((List) numbers.get(i)).get(height) + " " + j);
@@ -103,11 +111,55 @@ public final class SeamarkStream {
       for (int j = 0; j < ids.length; j++) {
         clashes |= meanings.containsKey(ids[j]) && !meanings.get(ids[j]).equals(own.get(ids[j]));
       }
+      for (int j = 0; j < ownLookups.size(); j++) {
+        for (int k = 0; k < lookups.size(); k++) {
+          clashes |= ((Lookup) ownLookups.get(j)).clashesWith((Lookup) lookups.get(k));
+        }
+      }
       if (clashes) continue;
       meanings.putAll(own);
+      lookups.addAll(ownLookups);
       places.add(Integer.valueOf(i));
     }
     return places;
+  }
+
+  /**
+   * A subquery of the step with this number. Spark joins a correlated scalar one to the rows, so its
+   * table's columns are among theirs: a join for a subquery over the same table would compare those
+   * columns with themselves. In one program's plan Spark gives the second table other ids; the plans
+   * of several sinks it has not seen together.
+   */
+  private static final class Lookup {
+    final Object number;
+    final boolean staysInRows;
+    final HashSet ids = new HashSet();
+
+    Lookup(SubqueryExpression subquery, Object number) {
+      this.number = number;
+      staysInRows = subquery instanceof ScalarSubquery && subquery.isCorrelated();
+      collectIds((LogicalPlan) subquery.plan());
+    }
+
+    private void collectIds(LogicalPlan node) {
+      List columns = items(node.output());
+      for (int i = 0; i < columns.size(); i++) ids.add(idOf(columns.get(i)));
+      List below = items(node.children());
+      for (int i = 0; i < below.size(); i++) collectIds((LogicalPlan) below.get(i));
+    }
+
+    boolean clashesWith(Lookup other) {
+      return (staysInRows || other.staysInRows) && !number.equals(other.number)
+          && !Collections.disjoint(ids, other.ids);
+    }
+  }
+
+  private static void collectLookups(List expressions, Object number, List found) {
+    for (int i = 0; i < expressions.size(); i++) {
+      Expression part = (Expression) expressions.get(i);
+      if (part instanceof SubqueryExpression) found.add(new Lookup((SubqueryExpression) part, number));
+      collectLookups(items(part.children()), number, found);
+    }
   }
 
   /** The columns made by a step, without those that it passes on. */
