@@ -3,6 +3,8 @@ sends them. `test_batch_oracle.py` judges the results of such plans."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -140,6 +142,32 @@ def test_subqueries_over_one_table_are_apart_where_its_columns_would_meet(
     frames = {uid: spark.sql(text, r=rate, t=table) for uid, text in texts.items()}
     united = United(branches_of([declared(uid, frame) for uid, frame in frames.items()]))
     assert branches(united) == [("in", "without", "all", "raw"), ("greatest", "again")]
+
+
+def test_another_sinks_join_does_not_hide_the_name_of_the_input_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "0.json").write_text('{"k": 1}\n{"k": 2}')
+    rows = spark.readStream.schema("k LONG").json(str(tmp_path / "in"))
+    table = spark.sql("SELECT * FROM VALUES (1L, 2L) AS t(k, x)")
+    text = "SELECT (SELECT max(x) FROM {t} t WHERE t.k = r.k) AS m FROM {r} r"
+    joined = spark.sql(text, r=rows, t=table)
+    named = rows.select("k", F.input_file_name().alias("file"))
+    united = United(branches_of([declared("joined", joined), declared("named", named)]))
+    assert branches(united) == [("joined", "named")]
+    found: list[tuple[int, str]] = []
+
+    def keep(frame: DataFrame, epoch: int) -> None:
+        found.extend((row.s1.k, row.s1.file.rpartition("/")[2]) for row in frame.collect())
+
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")  # a join by a shuffle
+    try:
+        writer = united.stream.writeStream.option("checkpointLocation", str(tmp_path / "ck"))
+        writer.trigger(availableNow=True).foreachBatch(keep).start().awaitTermination()
+    finally:
+        spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    assert sorted(found) == [(1, "0.json"), (2, "0.json")]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

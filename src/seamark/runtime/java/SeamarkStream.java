@@ -185,7 +185,9 @@ public final class SeamarkStream {
     int[] explodeAt = new int[paths.size()];
     Expression[] conditions = new Expression[paths.size()];
     ArrayList explodes = new ArrayList();
-    for (int i = 0; i < paths.size(); i++) {
+    List order = filesFirst(paths);
+    for (int place = 0; place < paths.size(); place++) {
+      int i = ((Integer) order.get(place)).intValue();
       List path = (List) paths.get(i);
       int at = 1;
       while (at < path.size() && !(path.get(at) instanceof Generate)) at++;
@@ -210,6 +212,35 @@ public final class SeamarkStream {
       structs.add(struct(columns(path, path.size() - 1), condition, "s" + i));
     }
     return Dataset.ofRows(spark, new Project(seq(structs), plan));
+  }
+
+  /**
+   * The places of the paths, those with `input_file_name()` first: it is empty above a join by a
+   * shuffle, which another sink's subquery may be, and runs ahead above a Python function.
+   */
+  private static List filesFirst(List paths) {
+    ArrayList first = new ArrayList();
+    ArrayList others = new ArrayList();
+    for (int i = 0; i < paths.size(); i++) {
+      boolean reads = false;
+      List path = (List) paths.get(i);
+      for (int height = 1; height < path.size(); height++) {
+        reads |= readsFile(items(((LogicalPlan) path.get(height)).expressions()));
+      }
+      (reads ? first : others).add(Integer.valueOf(i));
+    }
+    first.addAll(others);
+    return first;
+  }
+
+  /** Whether there is `input_file_name()`, `input_file_block_start()` or `input_file_block_length()`. */
+  private static boolean readsFile(List expressions) {
+    for (int i = 0; i < expressions.size(); i++) {
+      Expression part = (Expression) expressions.get(i);
+      if (part.getClass().getSimpleName().startsWith("InputFile")) return true;
+      if (readsFile(items(part.children()))) return true;
+    }
+    return false;
   }
 
   /**
