@@ -74,5 +74,5 @@ def test_a_column_is_not_taken_for_one_of_its_name_in_another_case() -> None:
     for rows in (twins, twins.select(["VALUE", "value"])):
         columns = tuple(Column(name, "string") for name in rows.schema.names)
         assert Projection.of(kafka(), columns)(rows).to_pydict()["value"] == [b"right"]
-    with pytest.raises(sm.SeamarkError, match="made in SQL"):
+    with pytest.raises(sm.SeamarkError, match="two columns are `value`"):
         Projection.of(kafka(), (Column("value", "string"), Column("value", "string")))
