@@ -78,7 +78,8 @@ def test_columns_that_no_table_takes_are_refused() -> None:
     day, number = Column("day", "date"), Column("n", "double")
     for partition_by, schema, words in (
         (["other"], (day, number), "'other' is not in the DataFrame"),
-        (["n"], (day, number), "partition column 'n' is double; .*CAST\\(`n` AS STRING"),
+        (["n"], (day, number), "partition column 'n' is double; allowed are string"),
+        (["n"], (day, number), "CAST\\(`n` AS STRING"),
         (["day"], (day,), "every column is a partition column"),
         ([], (day, Column("i", "interval day")), "type interval day, which it cannot store"),
         ([], (day, Column("DAY", "int")), "differ in case alone"),
