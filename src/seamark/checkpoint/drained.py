@@ -6,6 +6,8 @@ restore from it goes on with the former watermark, contained in the raised one.
 
 import json
 
+from seamark.checkpoint.spark_files import with_metadata
+
 DRAINED_MS = 250_000_000_000_000
 """A time in the year 9892, in milliseconds since 1970. A drained job's watermark is the sum of this
 and its former watermark, and so below the year 9999, where timestamps end."""
@@ -43,8 +45,7 @@ def undrained(entry: bytes) -> bytes:
     for key in _KEYS:
         if key in body:
             body[key] = before(int(body[key]))
-    version, _, *lines = entry.decode().split("\n")
-    return "\n".join([version, json.dumps(body, separators=(",", ":")), *lines]).encode()
+    return with_metadata(entry.decode(), body).encode()
 
 
 def _metadata(entry: bytes) -> dict[str, int]:

@@ -223,6 +223,12 @@ def _read_lines(files: Directory, path: str) -> list[tuple[str | None, Any]]:
         ) from None
 
 
+def with_metadata(entry: str, metadata: Mapping[str, Any]) -> str:
+    """Return an entry of Spark's offset or commit log with other metadata, its second line."""
+    version, _, *lines = entry.split("\n")
+    return "\n".join([version, json.dumps(metadata, separators=(",", ":")), *lines])
+
+
 def is_kafka(offset: Any) -> bool:
     """Whether an offset is one of Kafka's: ``{topic: {partition: offset}}``."""
     return isinstance(offset, dict) and all(

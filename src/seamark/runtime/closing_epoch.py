@@ -10,7 +10,7 @@ import json
 import logging
 import time
 
-from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.spark_files import read_log, with_metadata
 from seamark.checkpoint.store import CheckpointStore
 
 log = logging.getLogger(__name__)
@@ -26,13 +26,12 @@ def plan_closing_epoch(store: CheckpointStore, decided: int) -> None:
         return
     commit = read_log(store.spark_files, f"commits/{decided}")[0]
     watermark_ms = int(commit.get("nextBatchWatermarkMs") or 0)
-    version, text, *offsets = (store.read_plan(decided) or "").split("\n")
-    metadata = json.loads(text)
+    plan = store.read_plan(decided) or ""
+    metadata = json.loads(plan.split("\n")[1])
     if watermark_ms <= int(metadata["batchWatermarkMs"]):
         return
     # Processing time never goes back, whatever this machine's clock says.
     metadata["batchTimestampMs"] = max(int(time.time() * 1000), int(metadata["batchTimestampMs"]))
     metadata["batchWatermarkMs"] = watermark_ms
-    header = json.dumps(metadata, separators=(",", ":"))
-    if store.plan_epoch(decided + 1, "\n".join([version, header, *offsets])):
+    if store.plan_epoch(decided + 1, with_metadata(plan, metadata)):
         log.info("epoch %d has no rows: it closes what was due when the job ended", decided + 1)
