@@ -167,14 +167,16 @@ class NativeProducer(Producer):
     def _partitions(self, key: pa.Array, column: pa.Array | None) -> Any:
         """Return each row's partition: the column's, else by the key; `c.UNASSIGNED` leaves it to
         librdkafka."""
-        given = None if column is None else column.fill_null(0).to_numpy(zero_copy_only=False)
-        if given is not None and given.max(initial=0) >= self._known_partitions:
-            # The topic may have got more since: librdkafka itself asks every five minutes.
-            self._ask_partitions(ASK_TIMEOUT_S)
+        given: Any = None
+        if column is not None:
+            given = column.fill_null(0).to_numpy(zero_copy_only=False)
+            if given.max(initial=0) >= self._known_partitions:
+                # The topic may have got more since: librdkafka itself asks every five minutes.
+                self._ask_partitions(ASK_TIMEOUT_S)
         chosen = self._partitioner.of(key) if self._partitioner else None
         if chosen is None:
             chosen = np.full(len(key), c.UNASSIGNED, np.int32)
-        if column is None or given is None:
+        if column is None:
             return chosen
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         bad = (given < 0) & valid
