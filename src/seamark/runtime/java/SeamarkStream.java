@@ -100,7 +100,12 @@ public final class SeamarkStream {
       for (int height = 0; height < path.size(); height++) {
         LogicalPlan node = (LogicalPlan) path.get(height);
         Object number = ((List) numbers.get(i)).get(height);
-        if (height > 0) collectLookups(items(node.expressions()), number, ownLookups);
+        List parts = height == 0 ? Collections.EMPTY_LIST : partsOf(node);
+        for (int j = 0; j < parts.size(); j++) {
+          if (parts.get(j) instanceof SubqueryExpression) {
+            ownLookups.add(new Lookup((SubqueryExpression) parts.get(j), number));
+          }
+        }
         List made = height == 0 ? items(node.output()) : newColumns(node);
         for (int j = 0; j < made.size(); j++) {
           own.put(idOf(made.get(j)), ((List) numbers.get(i)).get(height) + " " + j);
@@ -154,12 +159,11 @@ public final class SeamarkStream {
     }
   }
 
-  private static void collectLookups(List expressions, Object number, List found) {
-    for (int i = 0; i < expressions.size(); i++) {
-      Expression part = (Expression) expressions.get(i);
-      if (part instanceof SubqueryExpression) found.add(new Lookup((SubqueryExpression) part, number));
-      collectLookups(items(part.children()), number, found);
-    }
+  /** The expressions of a step and all within them, but those of its subqueries' plans. */
+  private static List partsOf(LogicalPlan step) {
+    ArrayList parts = new ArrayList(items(step.expressions()));
+    for (int i = 0; i < parts.size(); i++) parts.addAll(items(((Expression) parts.get(i)).children()));
+    return parts;
   }
 
   /** The columns made by a step, without those that it passes on. */
@@ -225,22 +229,16 @@ public final class SeamarkStream {
       boolean reads = false;
       List path = (List) paths.get(i);
       for (int height = 1; height < path.size(); height++) {
-        reads |= readsFile(items(((LogicalPlan) path.get(height)).expressions()));
+        List parts = partsOf((LogicalPlan) path.get(height));
+        for (int j = 0; j < parts.size(); j++) {
+          // input_file_name(), input_file_block_start() and input_file_block_length()
+          reads |= parts.get(j).getClass().getSimpleName().startsWith("InputFile");
+        }
       }
       (reads ? first : others).add(Integer.valueOf(i));
     }
     first.addAll(others);
     return first;
-  }
-
-  /** Whether there is `input_file_name()`, `input_file_block_start()` or `input_file_block_length()`. */
-  private static boolean readsFile(List expressions) {
-    for (int i = 0; i < expressions.size(); i++) {
-      Expression part = (Expression) expressions.get(i);
-      if (part.getClass().getSimpleName().startsWith("InputFile")) return true;
-      if (readsFile(items(part.children()))) return true;
-    }
-    return false;
   }
 
   /**
