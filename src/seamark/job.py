@@ -5,12 +5,14 @@ The declaration itself is `api/declarations.py`; one run of the job is `job_run.
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,7 +33,6 @@ from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import Source
 from seamark.files.location import storage_uri
 from seamark.guarantees.end_to_end import GuaranteeReport
-from seamark.job_run import JobRun, trigger_of
 from seamark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
@@ -58,6 +59,9 @@ from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
 from seamark.verify.audit.one_job import answer_audit
+
+if TYPE_CHECKING:
+    from seamark.job_run import JobRun
 
 SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
 _begun: dict[str, str] = {}
@@ -241,7 +245,7 @@ class Job:
         )
         self._prepare(restore, how, execution).run_to_end()
 
-    def _prepare(self, restore: str | None, how: RestoreOptions, execution: str) -> JobRun:
+    def _prepare(self, restore: str | None, how: RestoreOptions, execution: str) -> "JobRun":
         """Restore the job if it is to begin so, and return its run. Does what the command line asks
         for instead, and ends the program."""
         declared = self.declaration
@@ -262,6 +266,8 @@ class Job:
                 "from a program of its own"
             )
         path = given or restore
+        # Its REST interface takes a third of a second to import. Meanwhile Spark plans.
+        threading.Thread(target=import_module, args=["seamark.job_run"], daemon=True).start()
         plan = JobPlan(declared)
         in_real_time = is_real_time(execution, plan)
         if file := os.environ.pop(PLAN_VARIABLE, None):
@@ -272,6 +278,8 @@ class Job:
             job = self._new_job(how, plan) if path else None
             at = restore_job(spark, path, job) if path and job else self._current()
         refuse_unsupported(plan.stream, declared.output_mode)
+        from seamark.job_run import JobRun
+
         self._run = JobRun(
             plan,
             at,
@@ -290,7 +298,10 @@ class Job:
 
     def _trigger(self, in_real_time: bool) -> Mapping[str, Any]:
         """Return the arguments of ``DataStreamWriter.trigger`` for the query."""
-        return trigger_of(self.declaration, real_time=in_real_time)
+        if self.declaration.bounded:
+            return {"availableNow": True}
+        interval = f"{round(self.declaration.checkpoint.interval_s * 1000)} milliseconds"
+        return {"realTime" if in_real_time else "processingTime": interval}
 
     def restore_plan(
         self,

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from seamark.api.declarations import JobDeclaration
 from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.executions import LOG_VARIABLE, ExecutionStart, Sign
@@ -37,7 +36,8 @@ class JobRun:
 
     `spark_settings` hold for its query alone; `shown` is the job's own data for `LiveJob`. The REST
     interface (`rest`) answers from now on; raises PreflightError if its address cannot be had, and
-    ConfigurationError for findings that stop the job. Logs warnings. `trigger`: by `trigger_of`.
+    ConfigurationError for findings that stop the job. Logs warnings. `trigger` has the arguments of
+    ``DataStreamWriter.trigger``.
     """
 
     def __init__(
@@ -139,14 +139,6 @@ class JobRun:
             log=os.environ.get(LOG_VARIABLE, ""),
         )
         return start, sign
-
-
-def trigger_of(declared: JobDeclaration, *, real_time: bool) -> dict[str, Any]:
-    """Return the arguments of ``DataStreamWriter.trigger`` for a job's query."""
-    if declared.bounded:
-        return {"availableNow": True}
-    interval = f"{round(declared.checkpoint.interval_s * 1000)} milliseconds"
-    return {"realTime" if real_time else "processingTime": interval}
 
 
 def _refuse(job: str, findings: Iterable[Finding]) -> None:

@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
+import uvicorn
 from fastapi.responses import JSONResponse
 
 from seamark.api.rest_config import RestConfig
@@ -112,14 +113,12 @@ class RestServer:
     """Serves one job from `start` to `stop` or the program's end; if disabled, does nothing."""
 
     def __init__(self, job: LiveJob, config: RestConfig) -> None:
+        self._job = job
         self._config = config
         self._actions = Actions(job)
-        connections = Connections(CONNECTIONS)
-        app = make_app(job, self._actions)
-        guarded = Protection(app, config, connections, self._actions.allows)
-        tls = {"ssl_certfile": config.certificate} if config.certificate else {}
-        self._server = guarded_server(guarded, connections, keep_alive_s=5, **tls)
+        self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
+        self._ends = False
 
     def start(self) -> str:
         """Listen, and return the URL for clients; "" if there is no server. Raises PreflightError
@@ -129,14 +128,23 @@ class RestServer:
         check_certificate(self._config)
         listener = listen(self._config)
         self._thread = threading.Thread(
-            target=self._server.run,
-            kwargs={"sockets": [listener]},
-            name="seamark-rest",
-            daemon=True,
+            target=self._serve, args=[listener], name="seamark-rest", daemon=True
         )
         self._thread.start()
         port = listener.getsockname()[1]
         return self._config.advertised_url(port) or f"{self._config.scheme}://{self._host()}:{port}"
+
+    def _serve(self, listener: socket.socket) -> None:
+        # Here, because FastAPI takes a sixth of a second for the pages. Meanwhile the job starts,
+        # and clients that come too early wait in the listener's queue.
+        connections = Connections(CONNECTIONS)
+        app = make_app(self._job, self._actions)
+        guarded = Protection(app, self._config, connections, self._actions.allows)
+        tls = {"ssl_certfile": self._config.certificate} if self._config.certificate else {}
+        self._server = guarded_server(guarded, connections, keep_alive_s=5, **tls)
+        if self._ends:
+            self._server.should_exit = True
+        self._server.run(sockets=[listener])
 
     def _host(self) -> str:
         address = self._config.address
@@ -155,7 +163,9 @@ class RestServer:
         """Called when the job has ended. Clients polling for its end have a few seconds to learn of
         it. Then the server stops listening, and requests under way are answered within STOP_S."""
         self._actions.close()
-        self._server.should_exit = True
+        self._ends = True
+        if self._server is not None:
+            self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(STOP_S)
 

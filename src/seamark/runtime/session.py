@@ -186,7 +186,10 @@ def _require_class(
         except Py4JError:
             log.debug("this Spark session lacks %s", artifact)
         try:
-            for path in map(str, fetch()):
+            # Spark has most of them. Each executor would copy these again before its first task.
+            has = spark._jvm.java.lang.System.getProperty("java.class.path").split(os.pathsep)
+            names = {Path(path).name for path in has}
+            for path in (str(path) for path in fetch() if path.name not in names):
                 loader.addURL(spark._jvm.java.io.File(path).toURI().toURL())
                 spark.sparkContext._jsc.addJar(path)
             loader.loadClass(name)

@@ -11,7 +11,7 @@ from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.util import inheritable_thread_target
@@ -22,7 +22,6 @@ from seamark.api.rest_config import RestConfig
 from seamark.api.settings import PROGRAM, Setting
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.job import Job
-from seamark.job_run import JobRun
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
 from seamark.runtime.kafka_topics import kafka_options, subscription
@@ -35,6 +34,9 @@ from seamark.streaming.formats import Place
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.tables import Table
 from seamark.streaming.trial_sinks import MemoryTable
+
+if TYPE_CHECKING:
+    from seamark.job_run import JobRun
 
 _PACKAGE = str(Path(__file__).parent)
 SINK = "sink"
@@ -145,7 +147,7 @@ def _place_in_program() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _run(run: JobRun, query: StreamQuery) -> None:
+def _run(run: "JobRun", query: StreamQuery) -> None:
     try:
         run.run_to_end()
     except BaseException as error:
@@ -154,7 +156,7 @@ def _run(run: JobRun, query: StreamQuery) -> None:
         query.ended()
 
 
-def _stop_at_end(run: JobRun) -> None:
+def _stop_at_end(run: "JobRun") -> None:
     """Stop the query when the program has ended without a stop; it may be waiting for a restart."""
     while wait([run.supervisor.outcome], LOOK_S).not_done:
         if program_has_ended():
