@@ -267,7 +267,7 @@ class Job:
             )
         path = given or restore
         # Its REST interface takes a third of a second to import. Meanwhile Spark plans.
-        threading.Thread(target=import_module, args=["seamark.job_run"], daemon=True).start()
+        threading.Thread(target=import_module, args=["seamark.job_run"]).start()
         plan = JobPlan(declared)
         in_real_time = is_real_time(execution, plan)
         if file := os.environ.pop(PLAN_VARIABLE, None):
