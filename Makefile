@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/setup-done
 DEMO_READY := $(VENV)/demo-done
-CLASSES := $(VENV)/spark-classes.jsa
+CLASSES := $(VENV)/class-archives/spark.jsa
 SITE_VENV := .venv-docs
 SITE_READY := $(SITE_VENV)/setup-done
 # The PySpark that every test runs on; `make test-spark` takes another one.
@@ -61,7 +61,7 @@ docs: $(SITE_READY)
 	$(SITE_VENV)/bin/python -m sphinx -q -E -W --keep-going -c docs/site -d build/doctrees . build/docs
 
 # Half of what a short-lived Spark JVM costs is the loading of its classes.
-$(CLASSES): $(READY) tests/class_archive.py
+$(CLASSES): $(READY) tests/class_archive.py src/seamark/runtime/class_archive.py
 	$(BIN)/python -m tests.class_archive
 
 # Tests mostly wait for a JVM or a broker: three workers are busy on two cores.

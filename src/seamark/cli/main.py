@@ -78,6 +78,7 @@ app.command("verify", rich_help_panel="Develop")(verification.verify)
 app.command("init", rich_help_panel="Develop")(developing.init)
 app.command("demo", rich_help_panel="Develop")(developing.demo)
 app.command("doctor", rich_help_panel="Develop")(developing.doctor)
+app.command("class-archive", rich_help_panel="Develop")(developing.class_archive)
 app.add_typer(developing.dev, name="dev", rich_help_panel="Develop")
 app.add_typer(developing.topic, name="topic", rich_help_panel="Develop")
 

@@ -30,6 +30,7 @@ from seamark.api.settings import (
     check_command_line,
 )
 from seamark.model.errors import MissingDependencyError, UserError
+from seamark.runtime import class_archive
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
 """Options of spark-submit by name, with their values; each value of a sequence repeats it."""
@@ -176,7 +177,7 @@ class Program:
         command = [sys.executable, self.app, *self.arguments]
         if given(self.spark):
             command, variables = submit_command(self.spark, self.app, self.arguments, variables)
-        return command, {**os.environ, **variables}
+        return command, {**class_archive.variables(), **os.environ, **variables}
 
     def ask(self, variable: str, file: Path, answer: Path) -> tuple[dict[str, Any] | None, int]:
         """Execute it up to its `job.run()`, which finds `file` by `variable`, writes `answer` and

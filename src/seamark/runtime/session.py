@@ -20,7 +20,7 @@ from pyspark.version import __version__ as spark_version
 from seamark.api.config import CheckpointConfig
 from seamark.model import failpoints
 from seamark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
-from seamark.runtime import jars, worker_daemon
+from seamark.runtime import class_archive, jars, worker_daemon
 from seamark.runtime.connect import require_classic
 from seamark.runtime.spark_versions import HAS_READ_LIMITS, named_here
 from seamark.runtime.state_backend import session_setting
@@ -72,6 +72,8 @@ def _make_session(name: str) -> SparkSession:
     if SparkContext._jvm is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         jars.find_java()
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        for name, value in class_archive.variables().items():
+            os.environ.setdefault(name, value)
     SparkContext._ensure_initialized(conf=gateway)
     # Only now does a SparkConf hold the settings of spark-submit and spark-defaults.conf.
     conf = SparkConf()
