@@ -6,10 +6,10 @@
     python -m benchmarks.peers --work recovery,latency
 
 Works: a copies Kafka to Kafka, b calls a Python function a row and a batch, c counts per key and
-window, d is Nexmark (seamark, spark-tuned and flink); recovery kills the engine's processes in work a;
-latency sends few rows a second through work a. Each engine has one process tree for all rounds; in
-each round the engines take turns. The folder of --out gets the raw records, the tables in Markdown
-and each engine's log. `measure.py` says how time, CPU and memory are taken.
+window, d is Nexmark (seamark, spark-tuned and flink); recovery kills the engine's processes in work
+a; latency sends few rows a second through work a. Each engine has one process tree for all rounds;
+in each round the engines take turns. The folder of --out gets the raw records, the tables in
+Markdown and each engine's log. `measure.py` says how time, CPU and memory are taken.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ JSON = (
     "'value.format'='json', 'value.json.timestamp-format.standard'='ISO-8601', "
     "'value.json.encode.ignore-null-fields'='true'"
 )
+JSON_KEY = "'key.format'='json', 'key.json.timestamp-format.standard'='ISO-8601'"
 START_S = "TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', {}) AS start_s"
 TUMBLE = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(date_time), INTERVAL '10' SECOND))"
 HOP = "TABLE(HOP(TABLE bid, DESCRIPTOR(date_time), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
@@ -47,17 +48,31 @@ def statements(query: str, source: str, target: str) -> list[str]:
         for kind, columns in nexmark.COLUMNS.items()
     ]
     side = [SIDE[query]] if query in SIDE else []
-    return [events, *views, *side, _job(query, target)]
+    if query not in UPDATED:
+        job = [
+            f"CREATE TABLE target WITH ('connector'='kafka', {target}, {JSON}) AS {QUERIES[query]}"
+        ]
+    else:
+        key = ", ".join(f"`{name}`" for name in nexmark.QUERIES[query].key)
+        job = [
+            f"CREATE TABLE target ({UPDATED[query]}, PRIMARY KEY ({key}) NOT ENFORCED) "
+            f"WITH ('connector'='upsert-kafka', {JSON_KEY}, {target}, {JSON})",
+            f"INSERT INTO target {QUERIES[query]}",
+        ]
+    return [events, *views, *side, *job]
 
 
-def _job(query: str, target: str) -> str:
-    connector, key = "'connector'='kafka'", ""
-    if names := nexmark.QUERIES[query].key:
-        connector = "'connector'='upsert-kafka', 'key.format'='json'"
-        key = f"(PRIMARY KEY ({', '.join(f'`{n}`' for n in names)}) NOT ENFORCED)"
-    return f"CREATE TABLE target {key} WITH ({connector}, {target}, {JSON}) AS {QUERIES[query]}"
-
-
+UPDATED = {
+    "q4": "category BIGINT, average DOUBLE",
+    "q12": "bidder BIGINT, bid_count BIGINT, `start` TIMESTAMP_LTZ(3), `end` TIMESTAMP_LTZ(3)",
+    "q17": """auction BIGINT, `day` STRING, total_bids BIGINT, rank1_bids BIGINT, rank2_bids BIGINT,
+        rank3_bids BIGINT, min_price BIGINT, max_price BIGINT, avg_price BIGINT,
+        sum_price BIGINT""",
+    "q18": """auction BIGINT, bidder BIGINT, l ROW<date_time TIMESTAMP_LTZ(3), price BIGINT,
+        channel STRING, url STRING, extra STRING>""",
+}
+"""The columns of the queries with a key: those that Flink takes from the query are nullable, and a
+key's must not be."""
 SIDE = {
     "q13": """CREATE TABLE side (key BIGINT, `value` AS 'side-' || CAST(key AS STRING),
         since AS TO_TIMESTAMP_LTZ(0, 3), WATERMARK FOR since AS since,
@@ -112,9 +127,8 @@ QUERIES = {
         MAX(price) AS max_price, AVG(price) AS avg_price, SUM(price) AS sum_price FROM (
         SELECT *, DATE_FORMAT(date_time, 'yyyy-MM-dd') AS `day` FROM bid)
         GROUP BY auction, `day`""",
-    "q18": """SELECT auction, bidder, CAST(ROW(date_time, price, channel, url, extra) AS
-        ROW<date_time TIMESTAMP_LTZ(3), price BIGINT, channel STRING, url STRING, extra STRING>)
-        AS l FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY auction, bidder ORDER BY
+    "q18": """SELECT auction, bidder, ROW(date_time, price, channel, url, extra) AS l FROM (
+        SELECT *, ROW_NUMBER() OVER (PARTITION BY auction, bidder ORDER BY
         date_time DESC, price DESC, channel DESC, url DESC, extra DESC) AS place FROM bid)
         WHERE place = 1""",
     "q20": """SELECT b.auction, b.bidder, b.price, b.channel, b.url, b.date_time AS bid_time,
