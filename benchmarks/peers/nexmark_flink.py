@@ -5,11 +5,14 @@ Flink writes each change of a result, where Spark writes an epoch's last one. Ka
 what is there at the start, so that the job ends; its last checkpoint commits the last rows.
 
 Where a query has not the usual form of Flink's Nexmark:
-- q5, q7 and q8 join window with window, as Spark's do.
+- q4 averages as a double, as Spark does.
+- q7 joins the bids with their window's highest by the window, as Spark's does, not by an interval.
 - q12 counts per bidder and ten seconds of the clock, updated: a window in processing time does not
   fire when the input ends.
-- q18 orders bids of one millisecond by their other columns, as Spark's does, so it is a Top-1 and
-  not a deduplication.
+- q13's side input is a versioned table, read at the bid's event time: no connector of Flink's own
+  looks rows up.
+- q18 orders bids of one millisecond by their other columns, as Spark's does: a Top-1 and not a
+  deduplication.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks.peers import nexmark, nexmark_flink, report, work
 
 
