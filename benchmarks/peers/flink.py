@@ -68,7 +68,7 @@ class Flink:
         for statement in self._statements(run):
             result = table.execute_sql(statement)
         self._job = result.get_job_client()
-        while (status := self._status()) not in ("RUNNING", "FINISHED"):
+        while (status := self._job.get_job_status().result().name) not in ("RUNNING", "FINISHED"):
             if status in ("FAILED", "CANCELED"):
                 raise RuntimeError(f"the job is {status}")
             time.sleep(0.01)
@@ -99,9 +99,6 @@ class Flink:
             f"CREATE TABLE target (k {kind}, v {kind}) WITH ({kafka}, {target})",
             f"INSERT INTO target {STATEMENTS[work]}",
         ]
-
-    def _status(self) -> str:
-        return str(self._job.get_job_status().result().name)
 
     def _configuration(self, storage: Path) -> Any:
         from pyflink.common import Configuration
