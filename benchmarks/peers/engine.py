@@ -120,6 +120,8 @@ def serve(running: Running) -> None:
         try:
             answer = {"result": getattr(running, method)(**arguments)}
         except Exception as error:  # the parent decides
-            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+            # The second line of one from the JVM is Java's own.
+            lines = f"{type(error).__name__}: {error}".splitlines()
+            answer = {"error": " ".join(lines[:2])[:300]}
         print(MARK + json.dumps(answer), flush=True)
     os._exit(0)

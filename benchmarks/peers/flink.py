@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers import nexmark_flink
 from benchmarks.peers.engine import serve
 from benchmarks.peers.work import DELAY_S, FIRST_MS, INTERVAL_S, PARTITIONS, WINDOW_MS
 
@@ -64,29 +65,40 @@ class Flink:
         table.create_temporary_function(
             "upper_batch", udf(lambda v: v.str.upper(), result_type=text, func_type="pandas")
         )
-        kind = "BYTES" if run["work"] == "a" else "STRING"
-        kafka = (
-            f"'connector'='kafka', 'properties.bootstrap.servers'='{self._servers}', "
-            "'key.format'='raw', 'key.fields'='k', 'value.format'='raw', "
-            "'value.fields-include'='EXCEPT_KEY'"
-        )
-        table.execute_sql(
-            f"CREATE TABLE source (k {kind}, v {kind}{EVENT_TIME if run['work'] == 'c' else ''}) "
-            f"WITH ({kafka}, 'topic'='{run['source']}', "
-            f"'properties.group.id'='{run['target']}', 'scan.startup.mode'='earliest-offset')"
-        )
-        table.execute_sql(
-            f"CREATE TABLE target (k {kind}, v {kind}) WITH ({kafka}, 'topic'='{run['target']}', "
-            f"'sink.delivery-guarantee'='exactly-once', "
-            f"'sink.transactional-id-prefix'='{run['target']}', "
-            "'properties.transaction.timeout.ms'='900000')"
-        )
-        result = table.execute_sql(f"INSERT INTO target {STATEMENTS[run['work']]}")
+        for statement in self._statements(run):
+            result = table.execute_sql(statement)
         self._job = result.get_job_client()
-        while (status := self._job.get_job_status().result().name) != "RUNNING":
-            if status in ("FAILED", "CANCELED", "FINISHED"):
+        while (status := self._job.get_job_status().result().name) not in ("RUNNING", "FINISHED"):
+            if status in ("FAILED", "CANCELED"):
                 raise RuntimeError(f"the job is {status}")
             time.sleep(0.01)
+
+    def _statements(self, run: dict[str, Any]) -> list[str]:
+        """Return the statements of a run's job, the last of which starts it."""
+        servers = f"'properties.bootstrap.servers'='{self._servers}'"
+        source = (
+            f"{servers}, 'topic'='{run['source']}', 'properties.group.id'='{run['target']}', "
+            "'scan.startup.mode'='earliest-offset'"
+        )
+        target = (
+            f"{servers}, 'topic'='{run['target']}', 'sink.delivery-guarantee'='exactly-once', "
+            f"'sink.transactional-id-prefix'='{run['target']}', "
+            "'properties.transaction.timeout.ms'='900000'"
+        )
+        work = run["work"]
+        if work not in STATEMENTS:
+            return nexmark_flink.statements(work, source, target)
+        kind = "BYTES" if work == "a" else "STRING"
+        kafka = (
+            "'connector'='kafka', 'key.format'='raw', 'key.fields'='k', 'value.format'='raw', "
+            "'value.fields-include'='EXCEPT_KEY'"
+        )
+        return [
+            f"CREATE TABLE source (k {kind}, v {kind}{EVENT_TIME if work == 'c' else ''}) "
+            f"WITH ({kafka}, {source})",
+            f"CREATE TABLE target (k {kind}, v {kind}) WITH ({kafka}, {target})",
+            f"INSERT INTO target {STATEMENTS[work]}",
+        ]
 
     def _configuration(self, storage: Path) -> Any:
         from pyflink.common import Configuration
@@ -111,6 +123,10 @@ class Flink:
         for name, value in settings.items():
             configuration.set_string(name, value)
         return configuration
+
+    def finish(self) -> None:
+        """Wait until the job that ends by itself has ended; its rows are committed then."""
+        self._job.get_job_execution_result().result()
 
     def stop(self) -> None:
         if self._job is not None:

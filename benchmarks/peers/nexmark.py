@@ -6,7 +6,8 @@ person in a hundred, as in github.com/nexmark/nexmark. Events are JSON, round ro
 partitions. At the end each partition has one event of each kind an hour later, which closes the
 windows.
 
-`QUERIES` has q0 to q5, q7, q8, q11 to q14, q17, q18 and q20 to q22. q5 finds an auction with the
+`QUERIES` has q0 to q5, q7, q8, q11 to q14, q17, q18 and q20 to q22; `nexmark_flink.py` has Flink's
+form of each. q5 finds an auction with the
 most bids by a second aggregation instead of a join; q12's windows, in processing time, differ from
 run to run: judged are its sums. q17 and q18 are in update mode: of each key the last row counts.
 """
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +44,14 @@ city STRING, state STRING, item_name STRING, description STRING, initial_bid BIG
 reserve BIGINT, expires BIGINT, seller BIGINT, category BIGINT, auction BIGINT, bidder BIGINT,
 price BIGINT, channel STRING, url STRING, extra STRING
 """
-PERSON = ["id", "name", "email", "credit_card", "city", "state", "date_time", "extra"]
-AUCTION = ["id", "item_name", "description", "initial_bid", "reserve", "date_time", "expires",
-           "seller", "category", "extra"]  # fmt: skip
-BID = ["auction", "bidder", "price", "channel", "url", "date_time", "extra"]
+COLUMNS = {
+    "person": ["id", "name", "email", "credit_card", "city", "state", "date_time", "extra"],
+    "auction": ["id", "item_name", "description", "initial_bid", "reserve", "date_time", "expires",
+                "seller", "category", "extra"],
+    "bid": ["auction", "bidder", "price", "channel", "url", "date_time", "extra"],
+}  # fmt: skip
+"""The columns of each kind of event."""
+INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?Z?")
 
 
 def events(count: int, seed: int = SEED) -> Iterator[dict[str, Any]]:
@@ -159,10 +166,9 @@ class Query:
         all_events = rows.select(event).select("e.*")
         for name in ("date_time", "expires"):
             all_events = all_events.withColumn(name, F.timestamp_millis(name))
-        columns = {"person": PERSON, "auction": AUCTION, "bid": BID}
 
         def view(kind: str) -> DataFrame:
-            chosen = all_events.where(F.col("kind") == kind).select(*columns[kind])
+            chosen = all_events.where(F.col("kind") == kind).select(*COLUMNS[kind])
             return chosen.withWatermark("date_time", f"{DELAY_S} seconds")
 
         found = self.build(view)
@@ -173,11 +179,11 @@ class Query:
         return named, self.mode
 
 
-def judge(query: str, committed: list[tuple[bytes | None, bytes]], batch: Path) -> str:
+def judge(query: str, committed: list[tuple[bytes | None, bytes | None]], batch: Path) -> str:
     """Return "equal", or how the committed rows differ from those of the batch run."""
     expected = [json.loads(line) for line in batch.open()]
     wanted = Counter(results(query, ((key, value) for key, value in expected)))
-    got = Counter(results(query, ((k and k.decode(), v.decode()) for k, v in committed)))
+    got = Counter(results(query, ((k and k.decode(), v and v.decode()) for k, v in committed)))
     if wanted == got:
         return "equal" if wanted else "both empty"
     missing, extra = wanted - got, got - wanted
@@ -185,14 +191,14 @@ def judge(query: str, committed: list[tuple[bytes | None, bytes]], batch: Path) 
     return f"{missing.total()} of {wanted.total()} missing, {extra.total()} extra, e.g. {example}"
 
 
-def results(query: str, rows: Iterator[tuple[str | None, str]]) -> list[str]:
-    """Return the rows that count. Windows are left out here and not in the query: Spark would move
-    such a filter below the merging of sessions."""
+def results(query: str, rows: Iterator[tuple[Any, Any]]) -> list[Any]:
+    """Return the rows that count; a row of a key without a value deletes it. Windows are left out
+    here and not in the query: Spark would move such a filter below the merging of sessions."""
     form = QUERIES[query]
     if form.key:
-        rows = iter({str(key): (key, value) for key, value in rows}.items())
-        rows = ((key, pair[1]) for key, pair in rows)  # type: ignore[misc]
-    values = [value for _, value in rows]
+        values = [value for value in dict(rows).values() if value is not None]
+    else:
+        values = [value for _, value in rows]
     if query == "q12":
         sums: Counter[int] = Counter()
         for row in map(json.loads, values):
@@ -201,7 +207,22 @@ def results(query: str, rows: Iterator[tuple[str | None, str]]) -> list[str]:
     if form.window:
         last = SENTINEL_MS // 1000 - 60
         values = [v for v in values if json.loads(v)["start_s"] < last]
-    return values
+    return [json.loads(v, parse_float=Decimal, object_hook=one_form) for v in values]
+
+
+def one_form(fields: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Return a row, or a struct in it, in one form. The engines differ in the zeros that end a
+    decimal (equal as Decimal) or a moment's milliseconds, in its "T" and "Z", and in the order
+    of columns."""
+    return tuple(sorted((n, instant(v) if isinstance(v, str) else v) for n, v in fields.items()))
+
+
+def instant(text: str) -> str:
+    """Return a moment as "2023-11-14 22:13:20.1"; other text as it is."""
+    if found := INSTANT.fullmatch(text):
+        day, time, fraction = found.groups(default="")
+        return f"{day} {time}{fraction.rstrip('0').rstrip('.')}"
+    return text
 
 
 def _sql(text: str, mode: str = "append", key: tuple[str, ...] = (), window: bool = False) -> Query:

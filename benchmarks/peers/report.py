@@ -50,7 +50,7 @@ def throughput(title: str, records: Records) -> str:
 
 
 def nexmark(records: Records) -> str:
-    """Return the table of the queries, and what Spark refuses."""
+    """Return the table of the queries, and what the engines refuse."""
     done = [r for r in records if "seconds" in r]
     names = list(grouped(done, "engine"))
     rows = []
@@ -64,10 +64,9 @@ def nexmark(records: Records) -> str:
         rows.append([query, *rates, *cpu, "; ".join(verdicts) or "equal"])
     heads = [f"`{n}` events/s" for n in names] + [f"`{n}` CPU s" for n in names]
     shown = table(["query", *heads, "beside the batch run"], rows)
-    refused = {r["work"]: r["reason"] for r in records if "reason" in r}
-    lines = [f"- {query}: {reason}" for query, reason in refused.items()]
+    lines = [f"- {r['work']}, `{r['engine']}`: {r['reason']}" for r in records if "reason" in r]
     text = shown and f"**Nexmark**, {sizes(done)} events in; CPU per 1,000,000 events:\n\n{shown}"
-    return text + ("\n\nSpark refuses:\n\n" + "\n".join(lines) if lines else "")
+    return text + ("\n\nRefused:\n\n" + "\n".join(lines) if lines else "")
 
 
 def recovery(records: Records) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from benchmarks.peers import nexmark, report, work
+import pytest
+from benchmarks.peers import nexmark, nexmark_flink, report, work
 
 
 def test_a_seed_gives_the_same_events() -> None:
@@ -31,19 +34,56 @@ def test_the_expected_counts_are_those_of_the_records() -> None:
     assert work.expected_counts(rows) == texts
 
 
-def test_the_judge_sees_a_missing_and_a_doubled_row(tmp_path: Path) -> None:
-    batch = tmp_path / "batch"
-    batch.write_text("".join(json.dumps([None, text]) + "\n" for text in ("a", "b")))
-    rows = [(None, b"a"), (None, b"b")]
-    assert nexmark.judge("q0", list(rows), batch) == "equal"
-    assert nexmark.judge("q0", list(rows[:1]), batch).startswith("1 of 2 missing, 0 extra")
-    assert nexmark.judge("q0", [*rows, rows[0]], batch).startswith("0 of 2 missing, 1 extra")
+Judged = Callable[[str, list[Any], list[Any]], str]
 
 
-def test_of_an_updated_key_the_last_row_counts(tmp_path: Path) -> None:
-    batch = tmp_path / "batch"
-    batch.write_text(json.dumps(["k", "new"]) + "\n")
-    assert nexmark.judge("q17", [(b"k", b"old"), (b"k", b"new")], batch) == "equal"
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    """The judge's verdict on a query's committed rows, beside those of a batch run."""
+
+    def verdict(query: str, rows: list[Any], got: list[Any]) -> str:
+        batch = tmp_path / "batch"
+        batch.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        committed = [(k and k.encode(), v and v.encode()) for k, v in got]
+        return nexmark.judge(query, committed, batch)
+
+    return verdict
+
+
+def test_the_judge_sees_a_missing_and_a_doubled_row(judged: Judged) -> None:
+    rows = [(None, '{"auction":1}'), (None, '{"auction":2}')]
+    assert judged("q0", rows, rows) == "equal"
+    assert judged("q0", rows, rows[:1]).startswith("1 of 2 missing, 0 extra")
+    assert judged("q0", rows, [*rows, rows[0]]).startswith("0 of 2 missing, 1 extra")
+
+
+def test_of_an_updated_key_the_last_row_counts(judged: Judged) -> None:
+    old, new = '{"auction":1,"total_bids":1}', '{"auction":1,"total_bids":2}'
+    assert judged("q17", [("k", new)], [("k", old), ("k", new)]) == "equal"
+    assert judged("q17", [("k", new)], [("k", new), ("k", old)]).startswith("1 of 1 missing")
+
+
+def test_a_deleted_key_does_not_count(judged: Judged) -> None:
+    row = '{"auction":1}'
+    assert (
+        judged("q17", [("k", row)], [("l", row), ("l", None), ("k", None), ("k", row)]) == "equal"
+    )
+    assert judged("q17", [("k", row)], [("k", row), ("k", None)]).startswith("1 of 1 missing")
+
+
+def test_the_engines_forms_of_a_value_are_one(judged: Judged) -> None:
+    spark = (
+        '{"price":90800.000,"at":"2023-11-14T22:13:20.100Z","l":{"at":"2023-11-14T22:13:20.000Z"}}'
+    )
+    flink = '{"l":{"at":"2023-11-14 22:13:20"},"price":90800,"at":"2023-11-14 22:13:20.1"}'
+    assert judged("q1", [(None, spark)], [(None, flink)]) == "equal"
+    for changed in (flink.replace("90800", "90801"), flink.replace(":20.1", ":20.01")):
+        assert judged("q1", [(None, spark)], [(None, changed)]).startswith("1 of 1 missing")
+
+
+def test_flink_has_each_query_with_its_key() -> None:
+    assert set(nexmark_flink.QUERIES) == set(nexmark.QUERIES)
+    assert set(nexmark_flink.UPDATED) == {q for q, form in nexmark.QUERIES.items() if form.key}
 
 
 def test_a_spread_leaves_out_the_warm_up() -> None:
