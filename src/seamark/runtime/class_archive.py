@@ -56,7 +56,7 @@ job.run()
 
 def directory() -> Path:
     """Return where the archives for this machine's PySpark are. It may not exist."""
-    return jars.cache_directory("classes") / f"spark-{jars.spark_version()}"
+    return jars.cache_directory("class-archives") / f"spark-{jars.spark_version()}"
 
 
 def variables(place: Path | None = None) -> dict[str, str]:
