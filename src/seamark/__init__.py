@@ -92,10 +92,10 @@ _NAMES = {
         ConfigurationError CorruptRecordError DamagedCheckpointError DecisionMissingError
         DecisionVoidError DrainedError DriverUnreachableError FencedError LossRefusedError
         LostTransactionError MissingDependencyError OperationFailedError PreCommitError
-        PreflightError QueryHangsError RecordNotStoredError RestoreError SavepointError SeamarkError
-        SendRefusedError SparkDiedError StateWrittenTwiceError StoppedError StorageHangsError
-        TooManyFailedCheckpointsError UnreadableRecordError UserError WatermarkLostError
-        WriteRefusedError
+        PreflightError QueryHangsError RecordNotStoredError RestoreError RowsDeletedError
+        SavepointError SeamarkError SendRefusedError SparkDiedError StateWrittenTwiceError
+        StoppedError StorageHangsError TooManyFailedCheckpointsError UnreadableRecordError UserError
+        WatermarkLostError WriteRefusedError
     """,
     "seamark.model.guarantee": "SinkWay",
     "seamark.streaming.from_registry": "from_registry",

@@ -58,6 +58,7 @@ from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
+from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink, with_storable_names
 from seamark.verify.audit.one_job import answer_audit
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ class Job:
         """
         declared = self.declaration
         uid = declared.claim_uid(uid, "a sink")
+        if isinstance(sink, ForeachBatchSink) and isinstance(dataframe, DataFrame):
+            dataframe = with_storable_names(dataframe)
         made, *letters = declare_sinks(dataframe, sink, uid, on_bad_row, dead_letters)
         made = replace(made, declared_at=_caller())
         for one in letters:

@@ -144,6 +144,13 @@ class LossRefusedError(UserError):
     """A loss cannot be accepted: nothing is lost, or nobody can prove it. Nothing was recorded."""
 
 
+class RowsDeletedError(SeamarkError):
+    """Kafka has deleted rows that the job had still to read; nothing of their epoch was written.
+
+    Names topic, partition and offsets. A source with ``failOnDataLoss`` false goes on without them.
+    """
+
+
 class AbortFailedError(SeamarkError):
     """A transaction could not be proved aborted, so nothing may be written for its epoch."""
 

@@ -32,6 +32,7 @@ from seamark.model.errors import (
     PreCommitError,
     QueryHangsError,
     RecordNotStoredError,
+    RowsDeletedError,
     SparkDiedError,
     UserError,
     WatermarkLostError,
@@ -41,6 +42,7 @@ _FATAL = (
     DrainedError,
     FencedError,
     LostTransactionError,
+    RowsDeletedError,
     CheckpointError,
     SparkDiedError,
     QueryHangsError,
@@ -57,6 +59,8 @@ _SPARK_WRITES = re.compile(
     rf"|state\.\w+\$?\w*\.(commit|writeUpdate|write|close|upload|saveCheckpoint|mkdirs))"
 )
 _ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
+_DELETED = re.compile(r"failOnDataLoss to false\.\s+Reason:\s+(.+?)\.?\s*$", re.MULTILINE)
+"""In the words of Spark's Kafka source, up to the end of the line with topic and offsets."""
 _REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
 
 
@@ -99,6 +103,19 @@ def reason_of(error: BaseException) -> str:
         pre_commit = _PRE_COMMIT.search(trace)
         return pre_commit[1] if pre_commit else _root(trace) or str(error).splitlines()[0]
     return f"{error}" or type(error).__name__
+
+
+def of_source(error: BaseException, job: str) -> BaseException:
+    """Return `error`, or RowsDeletedError for it if the source has deleted rows unread."""
+    found = _DELETED.search(_trace(error)) if isinstance(error, PySparkException) else None
+    if found is None:
+        return error
+    return RowsDeletedError(
+        f"job {job}: Kafka has deleted rows that were not read yet. {found[1]}. Nothing of this "
+        "epoch was written. To go on without these rows, set the source's option failOnDataLoss "
+        "to false and start the job again; to lose none, let the topic keep its rows for longer "
+        "than the job may be down (retention.ms, retention.bytes)"
+    )
 
 
 def _trace(error: PySparkException) -> str:

@@ -43,11 +43,12 @@ from seamark.runtime.closing_epoch import plan_closing_epoch
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.epoch_work import BatchLimit, EpochWork
-from seamark.runtime.failures import reason_of
+from seamark.runtime.failures import of_source, reason_of
 from seamark.runtime.function_session import OF_THE_STREAM, function_sessions
 from seamark.runtime.gathering import FewerTasks, Gathering
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.held_watermark import KeyedEpochs
+from seamark.runtime.java_calls import java_class
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.job_transactions import checkpointed_job
 from seamark.runtime.jvm_writer import jvm_writer
@@ -510,7 +511,7 @@ class StreamRun(QueryRun):
             self._open.close()
             return
         except BaseException as error:  # StreamingQueryException: the query failed
-            self._failed(error)
+            self._failed(of_source(error, self._name))
         reason = "the job was stopped" if self._error is None else reason_of(self._error)
         try:
             self.coordinator.finish(quiesce_s=TASK_KILL_S, reason=reason)
@@ -559,9 +560,21 @@ class StreamRun(QueryRun):
     def _stop_query(self) -> None:
         try:
             if self.query is not None:
+                if self.coordinator.failure is not None:
+                    with ignored("what listeners hear of the failure"):
+                        self._tell_listeners(self.query, self.coordinator.failure)
                 self.query.stop()
         except Exception as error:  # the JVM is gone, or Spark's own stop timed out
             log.info("stopping Spark's query: %s", error)
+
+    def _tell_listeners(self, query: StreamingQuery, failure: BaseException) -> None:
+        """Let Spark tell its listeners why the query, which it is about to stop, has failed."""
+        jvm, text = self._spark._jvm, self.hide(f"{type(failure).__name__}: {failure}")
+        words = {"id": query.id, "runId": query.runId, "message": text}
+        cause = java_class(jvm, "java.lang.RuntimeException")(text)
+        made = java_class(jvm, "org.apache.spark.sql.streaming.StreamingQueryException")
+        death = made("", cause, "STREAM_FAILED", jvm.PythonUtils.toScalaMap(words))
+        getattr(query._jsq.streamingQuery(), "streamDeathCause_$eq")(death)
 
     def stop_soon(self) -> None:
         """Stop the query from a thread that must not wait for Spark's stop."""

@@ -22,7 +22,6 @@ from seamark.model.errors import ConfigurationError
 from seamark.runtime.connect import require_classic
 from seamark.runtime.declaring import require_sink
 from seamark.sinks.write_ahead import WriteAheadSink
-from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink, with_storable_names
 from seamark.streaming.formats import Options, Place, sink_of
 from seamark.streaming.job import StreamJob, Trigger
 from seamark.streaming.query import StreamQuery
@@ -284,9 +283,7 @@ class DataStreamWriter:
                 f"write_stream: {', '.join([*found, *given])} and a sink are given; the sink says "
                 "it all: leave the others out"
             )
-        named = isinstance(sink, ForeachBatchSink)
-        frame = with_storable_names(self._dataframe) if named else self._dataframe
-        job.declare(frame, sink, self._bad_rows)
+        job.declare(self._dataframe, sink, self._bad_rows)
         job.table = self._table
         return job
 

@@ -6,6 +6,7 @@ of Seamark's is involved. The offsets told to a consumer group are in test_group
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+import seamark as sm
 from seamark.dev.kafka import LocalKafka
 from seamark.runtime.session import require_format, spark_session
 from seamark.sources.kafka import KafkaSource
@@ -118,3 +121,38 @@ def test_what_kafka_says_of_a_groups_offsets_is_shown_and_not_py4js_words(
     with pytest.raises(OSError, match=r"group g: .*UnknownTopicOrPartitionException"):
         committer.commit({"no-such-topic": {"0": 5}})
     committer.close()
+
+
+def test_rows_deleted_before_they_were_read_end_the_job_by_name(
+    kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Only a source that is told so goes on without them."""
+    name = topic(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def produce(*values: int) -> None:
+        for value in values:
+            producer.produce(name, str(value), partition=0)
+        assert producer.flush(30) == 0
+
+    def run(**options: str) -> list[int]:
+        job = sm.Job("deleted", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        source = sm.KafkaSource(
+            kafka.bootstrap_servers, topics=name, ending="latest", options=options
+        )
+        rows = job.source(source, uid="in").selectExpr("CAST(value AS STRING) AS value")
+        job.sink(rows, sm.FileSink(str(tmp_path / "out"), format="json"), uid="out")
+        job.run()
+        lines = (path.read_text() for path in (tmp_path / "out").rglob("*.json"))
+        return sorted(int(json.loads(row)["value"]) for text in lines for row in text.splitlines())
+
+    produce(0, 1, 2)
+    assert run() == [0, 1, 2]
+    produce(3, 4, 5, 6)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for deleted in admin.delete_records([TopicPartition(name, 0, 5)]).values():
+        deleted.result(60)
+    with pytest.raises(sm.RowsDeletedError, match=rf"\b3\b.* {name}-0.*failOnDataLoss") as refused:
+        run()
+    assert "Traceback" not in str(refused.value)
+    assert run(failOnDataLoss="false") == [0, 1, 2, 5, 6]

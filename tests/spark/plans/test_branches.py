@@ -144,8 +144,9 @@ def test_subqueries_over_one_table_are_apart_where_its_columns_would_meet(
     assert branches(united) == [("in", "without", "all", "raw"), ("greatest", "again")]
 
 
+@pytest.mark.parametrize("explodes", [False, True])
 def test_another_sinks_join_does_not_hide_the_name_of_the_input_file(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, explodes: bool
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.json").write_text('{"k": 1}\n{"k": 2}')
@@ -153,13 +154,15 @@ def test_another_sinks_join_does_not_hide_the_name_of_the_input_file(
     table = spark.sql("SELECT * FROM VALUES (1L, 2L) AS t(k, x)")
     text = "SELECT (SELECT max(x) FROM {t} t WHERE t.k = r.k) AS m FROM {r} r"
     joined = spark.sql(text, r=rows, t=table)
-    named = rows.select("k", F.input_file_name().alias("file"))
+    named = rows.withColumn("k", F.explode(F.array("k"))) if explodes else rows
+    named = named.select("k", F.concat(F.input_file_name(), F.lit("")).alias("file"))
     united = United(branches_of([declared("joined", joined), declared("named", named)]))
     assert branches(united) == [("joined", "named")]
     found: list[tuple[int, str]] = []
 
     def keep(frame: DataFrame, epoch: int) -> None:
-        found.extend((row.s1.k, row.s1.file.rpartition("/")[2]) for row in frame.collect())
+        rows = [row.s1 for row in frame.collect() if row.s1]
+        found.extend((row.k, row.file.rpartition("/")[2]) for row in rows)
 
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")  # a join by a shuffle
     try:

@@ -295,7 +295,7 @@ def test_a_stop_waits_for_the_function_and_is_no_error(tmp_path: Path, spark: Sp
 def test_an_error_of_the_function_ends_the_query_in_a_class_of_its_own(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """The one difference: Spark raises StreamingQueryException."""
+    """The one difference: Spark raises StreamingQueryException. A listener hears of it too."""
 
     def function(frame: DataFrame, epoch: int) -> None:
         raise RuntimeError("this should fail the query")
@@ -303,8 +303,57 @@ def test_an_error_of_the_function_ends_the_query_in_a_class_of_its_own(
     for side, known in (("spark", StreamingQueryException), ("seamark", sm.SendRefusedError)):
         twin = Twin(side, tmp_path / side, spark)
         twin.add(1)
-        query = twin.write(twin.read()).foreachBatch(function).start()
-        with pytest.raises(known, match="this should fail the query"):
-            query.processAllAvailable()
-        assert isinstance(query.exception(), known)
-        query.stop()
+        listener = Listener()
+        spark.streams.addListener(listener)
+        try:
+            query = twin.write(twin.read()).foreachBatch(function).start()
+            with pytest.raises(known, match="this should fail the query"):
+                query.processAllAvailable()
+            assert isinstance(query.exception(), known)
+            query.stop()
+            until(partial(of, query, listener.ended))
+        finally:
+            spark.streams.removeListener(listener)
+        (event,) = of(query, listener.ended)
+        assert "this should fail the query" in event.exception, side
+
+
+def test_a_collation_reaches_the_function(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        seen: list[Any] = []
+
+        def function(frame: DataFrame, epoch: int) -> None:
+            kinds = [field.dataType.simpleString() for field in frame.schema]
+            seen.append((kinds, frame.columns, frame.filter("k = 'x'").count()))
+
+        twin.add(1, 2, 3)
+        letter = "IF(id = 2, 'X', 'x') COLLATE UTF8_LCASE"
+        rows = twin.read().selectExpr(
+            "id", f"{letter} AS k", f"array(named_struct('b ~`', {letter})) AS `a.b~`", "id AS ID"
+        )
+        query = twin.write(rows).foreachBatch(function).trigger(availableNow=True).start()
+        assert query.awaitTermination(WAIT_S) is True
+        return seen
+
+    ((kinds, _, rows),) = both(scenario, tmp_path, spark)
+    assert kinds[1:3] == [
+        "string collate UTF8_LCASE", "array<struct<b ~`:string collate UTF8_LCASE>>",
+    ]  # fmt: skip
+    assert rows == 3
+
+
+def test_a_collation_reaches_the_function_of_one_of_several_sinks(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    twin, seen = Twin("job", tmp_path, spark), list[int]()
+    twin.add(1, 2)
+    job = sm.Job("collated", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    files = sm.FileSource(str(twin.directory / "in"), "json", "id BIGINT", ending="latest")
+    rows = job.source(files, "in").selectExpr("IF(id = 1, 'X', 'x') COLLATE UTF8_LCASE AS k")
+    sink = sm.WriteAheadSink.foreach_batch(
+        lambda frame, _: seen.append(frame.filter("k = 'x'").count())
+    )
+    job.sink(rows.filter("k = 'x'"), sm.FileSink(str(tmp_path / "out"), format="json"), "files")
+    job.sink(rows, sink, "function")
+    job.run()
+    assert seen == [2]

@@ -49,6 +49,7 @@ public final class SeamarkStream {
   private final ArrayList output = new ArrayList();
   private final HashSet present = new HashSet();
   private final HashMap done = new HashMap();
+  private final HashMap files = new HashMap();
 
   // --- a sink's plan
 
@@ -186,12 +187,17 @@ public final class SeamarkStream {
     made(items(plan.output()));
     List shared = new ArrayList(output);
     for (int i = 0; i < paths.size(); i++) rename(shared, columns((List) paths.get(i), 0));
+    for (int i = 0; i < paths.size(); i++) {
+      List path = (List) paths.get(i);
+      for (int height = 1; height < path.size(); height++) {
+        List parts = items(((LogicalPlan) path.get(height)).expressions());
+        for (int j = 0; j < parts.size(); j++) withFiles((Expression) parts.get(j));
+      }
+    }
     int[] explodeAt = new int[paths.size()];
     Expression[] conditions = new Expression[paths.size()];
     ArrayList explodes = new ArrayList();
-    List order = filesFirst(paths);
-    for (int place = 0; place < paths.size(); place++) {
-      int i = ((Integer) order.get(place)).intValue();
+    for (int i = 0; i < paths.size(); i++) {
       List path = (List) paths.get(i);
       int at = 1;
       while (at < path.size() && !(path.get(at) instanceof Generate)) at++;
@@ -219,26 +225,23 @@ public final class SeamarkStream {
   }
 
   /**
-   * The places of the paths, those with `input_file_name()` first: it is empty above a join by a
-   * shuffle, which another sink's subquery may be, and runs ahead above a Python function.
+   * The expression with a column in the place of each `input_file_name()`, and of its two kin. The
+   * columns are made at the first call, right over the shared plan: the functions are empty above a
+   * join by a shuffle, which another sink's subquery may be, and run ahead above a Python function.
    */
-  private static List filesFirst(List paths) {
-    ArrayList first = new ArrayList();
-    ArrayList others = new ArrayList();
-    for (int i = 0; i < paths.size(); i++) {
-      boolean reads = false;
-      List path = (List) paths.get(i);
-      for (int height = 1; height < path.size(); height++) {
-        List parts = partsOf((LogicalPlan) path.get(height));
-        for (int j = 0; j < parts.size(); j++) {
-          // input_file_name(), input_file_block_start() and input_file_block_length()
-          reads |= parts.get(j).getClass().getSimpleName().startsWith("InputFile");
-        }
+  private Expression withFiles(Expression part) {
+    Class kind = part.getClass();
+    if (kind.getSimpleName().startsWith("InputFile")) {
+      if (!files.containsKey(kind)) {
+        Alias column = alias(part, "_seamark_file", NamedExpression.newExprId());
+        project(listOf(column, null));
+        files.put(kind, column.toAttribute());
       }
-      (reads ? first : others).add(Integer.valueOf(i));
+      return (Expression) files.get(kind);
     }
-    first.addAll(others);
-    return first;
+    List children = items(part.children());
+    for (int i = 0; i < children.size(); i++) children.set(i, withFiles((Expression) children.get(i)));
+    return (Expression) part.withNewChildren(seq(children));
   }
 
   /**
@@ -255,12 +258,14 @@ public final class SeamarkStream {
         continue;
       }
       if (step instanceof Filter) {
-        condition = filter(((Filter) step).condition(), condition);
+        condition = filter(withFiles(((Filter) step).condition()), condition);
       } else if (step instanceof Generate) {
         condition = explode((Generate) step, condition);
       } else {
         List columns = newColumns(step);
-        for (int i = 0; i < columns.size(); i++) columns.set(i, where(condition, (Expression) columns.get(i)));
+        for (int i = 0; i < columns.size(); i++) {
+          columns.set(i, where(condition, withFiles((Expression) columns.get(i))));
+        }
         project(columns);
       }
       done.put(numbers.get(height), new Object[] {columns(path, height), condition});
@@ -282,7 +287,7 @@ public final class SeamarkStream {
     if (!(step.generator() instanceof PosExplode)) columns.add(0, attribute("_seamark_position"));
     Attribute position = (Attribute) columns.get(0);
     // In rows of other sinks, it makes one row without a position.
-    Expression exploded = (Expression) ((Expression) step.generator()).children().head();
+    Expression exploded = withFiles((Expression) ((Expression) step.generator()).children().head());
     generate(new PosExplode(when(condition, exploded)), columns, true);
     return step.outer() ? condition : filter(new IsNotNull(position), condition);
   }

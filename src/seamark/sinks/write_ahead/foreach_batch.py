@@ -3,7 +3,9 @@
 The function stays in the driver: executors get the sink without it.
 """
 
+import json
 import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +21,8 @@ from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 from seamark.sinks.write_ahead.spark_format import spooled_frame
 
-_NUMBERED = re.compile(r"(\d+)~(.*)", re.DOTALL)
+_NUMBERED = re.compile(r"(\d+)(?::([\w=-]+))?~(.*)", re.DOTALL)
+"""A column's number, its type in Spark if Arrow has none such, and its name."""
 _NO_COLUMN = "~"
 
 
@@ -56,35 +59,50 @@ class ForeachBatchSink(WriteAheadSink):
         """Call the function with the epoch's rows, read by executors from the spool files."""
         assert isinstance(batches, SpooledBatches)
         assert self.function is not None
-        frame = _with_own_names(spooled_frame(batches))
+        frame = _with_own_columns(spooled_frame(batches))
         self.function(frame, token.epoch if self.with_epoch else token)
 
 
 def with_storable_names(frame: Any) -> Any:
-    """Return the DataFrame, with its columns numbered if their own names cannot be stored: one that
-    comes twice, one of Seamark's own. A function gets its own names back, from the spool alone:
-    the next driver's program may have other columns."""
-    names = frame.columns
+    """Return the DataFrame, with its columns numbered if they cannot be stored as they are: a name
+    that comes twice or is one of Seamark's own, a type with a collation. A function gets its own
+    columns back, from the spool alone: the next driver's program may have others."""
+    names, types = frame.columns, [_lost_type(field) for field in frame.schema]
     if not names:
         return frame.selectExpr(f"0 AS `{_NO_COLUMN}`")
     folded = {name.lower() for name in names}
-    is_own = any(name.startswith("_seamark") for name in folded)
-    if len(folded) == len(names) and not is_own and _own_names(names) is None:
+    is_own = any(types) or any(name.startswith("_seamark") for name in folded)
+    if len(folded) == len(names) and not is_own and _own_columns(names) is None:
         return frame
-    return frame.toDF(*(f"{number}~{name}" for number, name in enumerate(names)))
+    made = enumerate(zip(types, names, strict=True))
+    return frame.toDF(*(f"{number}{of}~{name}" for number, (of, name) in made))
 
 
-def _with_own_names(frame: Any) -> Any:
-    names = _own_names(frame.columns)
-    if names is None:
+def _lost_type(field: Any) -> str:
+    """Return a field whose collation Arrow does not know, as a part of its column's name."""
+    text = field.json()
+    return f":{urlsafe_b64encode(text.encode()).decode()}" if '"__COLLATIONS"' in text else ""
+
+
+def _with_own_columns(frame: Any) -> Any:
+    found = _own_columns(frame.columns)
+    if found is None:
         return frame
-    return frame.toDF(*names) if names else frame.select()
+    plain = frame.toDF(*map(str, range(len(frame.columns))))
+    columns = []
+    for number, (of, name) in enumerate(found):
+        column = plain[str(number)]
+        if of:
+            field = plain.schema[number].fromJson(json.loads(urlsafe_b64decode(of)))
+            column = column.cast(field.dataType)
+        columns.append(column.alias(name))
+    return plain.select(*columns)
 
 
-def _own_names(stored: Sequence[str]) -> list[str] | None:
-    """Return the names behind numbered ones; None if these are no such names."""
+def _own_columns(stored: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Return types and names behind numbered names; None if these are no such names."""
     if list(stored) == [_NO_COLUMN]:
         return []
     found = [_NUMBERED.fullmatch(name) for name in stored]
     numbered = all(one and int(one[1]) == number for number, one in enumerate(found))
-    return [one[2] for one in found if one] if numbered else None
+    return [(one[2] or "", one[3]) for one in found if one] if numbered else None
