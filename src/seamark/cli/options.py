@@ -37,7 +37,7 @@ def _log_to_stderr(count: int) -> int:
 
 
 def _seconds(text: Any) -> float:
-    return seconds(text, "--timeout")
+    return float(text) if str(text).isdecimal() else seconds(text, "--timeout")
 
 
 # Both are defaults of parameters: a line an option. An option shared by commands is Annotated.
@@ -142,10 +142,10 @@ class Running:
     )
     verbose: Verbose = 0
 
-    def find(self, verb: str, job: str) -> "DriverClient":
-        """Return the driver of a job to be changed by `verb`; raises as `find_running`."""
+    def find(self, job: str) -> "DriverClient":
+        """Return the driver of a job to be changed; raises as `find_running`."""
         from seamark.cli.terminal import reading
         from seamark.operations.driver_client import find_running
 
-        with reading(verb, self.storage) as uri:
+        with reading(self.storage) as uri:
             return find_running(job, uri, self.token_file)

@@ -194,6 +194,13 @@ def has_ended(what: str, code: int) -> str:
     return f"{what} has ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
+def has_not_answered(what: str, code: int) -> str:
+    """Say why a program has not answered at its `Job.run`."""
+    if code:
+        return f"{has_ended(what, code)} before its job could answer; see its own words above"
+    return f"{has_ended(what, code)} without having run a job; it must call job.run()"
+
+
 def run(program: Program) -> NoReturn:
     """Become ``python <app> <arguments>``, with this Python, or spark-submit.
 
@@ -231,7 +238,12 @@ def prepare_program() -> None:
         last = logging.StreamHandler()
         last.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.lastResort = last
-        logging.getLogger("seamark").setLevel(level)
+        try:
+            logging.getLogger("seamark").setLevel(level)
+        except ValueError:
+            raise UserError(
+                f"{LOG_LEVEL_VARIABLE} is {level!r}; give DEBUG, INFO, WARNING or ERROR"
+            ) from None
 
 
 def main(names: dict[str, Any]) -> None:
