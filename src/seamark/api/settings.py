@@ -48,6 +48,8 @@ PARALLELISM_VARIABLE = "SEAMARK_PARALLELISM"
 
 CLAIM_MODE_VARIABLE = "SEAMARK_CLAIM_MODE"
 """Environment: the mode given by ``seamark run --claim-mode``."""
+JOB_VARIABLE = "SEAMARK_JOB"
+"""Environment: the name given by ``--job``: of a program's jobs the one that is meant."""
 EXPECTING_VARIABLE = "SEAMARK_EXPECTING_JOB"
 """Environment: options of the command line for `Job.run` alone, which deletes it."""
 PLAN_VARIABLE = "SEAMARK_RESTORE_PLAN"

@@ -163,6 +163,13 @@ def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedC
                 f". Rows of epochs {other + 1} to {last}, which the sinks hold already, are then "
                 "written again"
             )
+    newest = max(store.epochs(), default=epoch)
+    if not store.spark_directory and newest < epoch:
+        offer = (
+            f"If plain Spark has gone on here after epoch {newest}, delete all names here but its "
+            "metadata, offsets, commits, sources and state, and start again "
+            f"(docs/write-stream.md#from-plain-spark-and-back). {offer}"
+        )
     of_epoch = f"of epoch {epoch} " if epoch >= 0 else ""
     listed = "".join(f"\n  {line}" for line in shown)
     missing = any(_NO_DECISION in line for line in problems)

@@ -57,6 +57,9 @@ def text(
 Location = text(
     "DIR", 'The location of a query of format("seamark"), instead of a program.', "--location"
 )
+JobOfProgram = text(
+    "NAME", "The job that is meant, of a program that runs several jobs or queries.", "--job"
+)
 OptionsFile = text(
     "FILE", "With --location: the query's options with secrets, name=value.", "--options"
 )

@@ -25,6 +25,7 @@ from seamark.api.settings import (
     COMMAND_LINE_VARIABLE,
     DROP_STATE_VARIABLE,
     EXPECTING_VARIABLE,
+    JOB_VARIABLE,
     PARALLELISM_VARIABLE,
     RESTORE_VARIABLE,
     check_command_line,
@@ -127,7 +128,8 @@ class Program:
     `settings` are ``key=value`` texts, the later ones winning. `restore` is the path of a savepoint
     or a retained checkpoint to start from. `drop_state` drops everything without a taker,
     `parallelism` is the number of state partitions, and `claim_mode` settles the savepoint's owner
-    after the restore. With an option of `spark` the program is submitted. `log_level`: "" for none.
+    after the restore; of a program with several jobs all this is for the one named `job`. With an
+    option of `spark` the program is submitted. `log_level`: "" for none.
     """
 
     app: str
@@ -139,6 +141,7 @@ class Program:
     drop_state: bool = False
     parallelism: int | None = None
     claim_mode: str | None = None
+    job: str | None = None
 
     @property
     def runs_on_a_cluster(self) -> bool:
@@ -153,6 +156,7 @@ class Program:
             "-n": self.drop_state,
             "-p": self.parallelism is not None,
             "--claim-mode": self.claim_mode is not None,
+            "--job": self.job is not None,
         }
         return [option for option, is_given in options.items() if is_given]
 
@@ -170,6 +174,7 @@ class Program:
             DROP_STATE_VARIABLE: "1" if self.drop_state else None,
             PARALLELISM_VARIABLE: str(self.parallelism or ""),
             CLAIM_MODE_VARIABLE: self.claim_mode,
+            JOB_VARIABLE: self.job,
             LOG_LEVEL_VARIABLE: self.log_level,
         }
         variables = {name: value for name, value in said.items() if value}
@@ -194,11 +199,14 @@ def has_ended(what: str, code: int) -> str:
     return f"{what} has ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
-def has_not_answered(what: str, code: int) -> str:
+def has_not_answered(program: Program, code: int) -> str:
     """Say why a program has not answered at its `Job.run`."""
+    ended = has_ended(program.app, code)
     if code:
-        return f"{has_ended(what, code)} before its job could answer; see its own words above"
-    return f"{has_ended(what, code)} without having run a job; it must call job.run()"
+        return f"{ended} before its job could answer; see its own words above"
+    if program.job:
+        return f"{ended} without having run a job named {program.job!r}; correct --job"
+    return f"{ended} without having run a job; it must call job.run()"
 
 
 def run(program: Program) -> NoReturn:

@@ -155,5 +155,5 @@ def plan_of(program: Program) -> dict[str, Any]:
         file = Path(scratch) / "plan.json"
         plan, code = program.ask(PLAN_VARIABLE, file, file)
     if plan is None:
-        raise ProgramEndedError(has_not_answered(program.app, code), [], code)
+        raise ProgramEndedError(has_not_answered(program, code), [], code)
     return plan

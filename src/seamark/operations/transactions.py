@@ -122,7 +122,7 @@ def ask_program(program: Program, request: dict[str, Any]) -> dict[str, Any]:
         answer_file = file.with_name(file.name + TRANSACTIONS_ANSWER)
         answer, code = program.ask(TRANSACTIONS_VARIABLE, file, answer_file)
     if answer is None:
-        raise OperationFailedError(has_not_answered(program.app, code))
+        raise OperationFailedError(has_not_answered(program, code))
     if "error" in answer:
         raise (UserError if answer["mistake"] else OperationFailedError)(answer["error"])
     return answer

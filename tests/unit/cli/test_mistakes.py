@@ -29,6 +29,8 @@ TYPED = [
     ("audit broken.py", {}, "has ended (exit code 1) before", "see its own words above"),
     ("run --plan broken.py", {}, "has ended (exit code 1) before", "see its own words above"),
     ("txn list jobless.py", {}, "has ended (exit code 0)", "it must call job.run()"),
+    ("txn list --job b jobless.py", {}, "a job named 'b'", "correct --job"),
+    ("run --job b jobless.py", {}, "--job had no effect", "call job.run()"),
     ("savepoint inspect none", {}, "none: there is no savepoint here", "check the path"),
     ("topic create a --bootstrap-servers=", {}, "--bootstrap-servers is ''", "HOST:PORT"),
     ("stop none --timeout often", {}, "'often' is not a duration", ""),
