@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from seamark.operations.new_project import new_project
+
 PROGRAMS = {
     "broken.py": "x = (\n",
     "jobless.py": "import seamark\n",
@@ -64,6 +66,21 @@ def test_a_mistake_names_the_value_and_the_remedy(
     assert found in ended.stderr, ended.stderr
     assert remedy in ended.stderr[ended.stderr.index(found) :], ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_new_projects_makefile_bears_a_python_in_a_directory_with_a_space(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = home / "my venv" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    new_project(home / "shop")
+    done = subprocess.run(
+        ["make", "-C", home / "shop", "list"], check=False, capture_output=True, text=True
+    )
+    assert "checkpoints is not there" in done.stderr, done
 
 
 def test_a_timeout_may_be_a_number_of_seconds(home: Path) -> None:
