@@ -1,4 +1,4 @@
-"""The end of a program with an uncaught mistake of its user's: one paragraph.
+"""The end of a program with an uncaught error that Seamark raised on purpose: one paragraph.
 
 It stands below the program's own lines that led there, without Seamark's.
 """
@@ -17,14 +17,22 @@ _NO_CONNECTOR = (
 )
 
 
+def is_said(error: BaseException | None) -> bool:
+    """Whether it is an error of Seamark's own, caused by none of another library: its text says
+    all, and a traceback would hide it."""
+    from seamark.model.errors import SeamarkError
+
+    while isinstance(error, SeamarkError):
+        error = error.__cause__
+    return error is None
+
+
 def show_mistakes() -> None:
     """Install the hook; called by ``import seamark``. Other uncaught errors are shown as before."""
     before = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        from seamark.model.errors import UserError
-
-        if not isinstance(error, UserError):
+        if not is_said(error):
             before(kind, error, trace)
             if "Failed to find data source: kafka" in str(error):
                 version = getattr(sys.modules.get("pyspark"), "__version__", "VERSION")

@@ -31,6 +31,7 @@ from seamark.api.settings import (
     check_command_line,
 )
 from seamark.model.errors import MissingDependencyError, UserError
+from seamark.model.uncaught import is_said
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
 """Options of spark-submit by name, with their values; each value of a sequence repeats it."""
@@ -213,8 +214,9 @@ def run(program: Program) -> NoReturn:
     """Become ``python <app> <arguments>``, with this Python, or spark-submit.
 
     Raises UserError before, as `Program.command`. The program gets exit code 2 if it ends well
-    without a job although an option for a job was given. A UserError caught nowhere ends the
-    program with one paragraph on stderr and exit code 2; any other is shown as by Python.
+    without a job although an option for a job was given. An error of Seamark's caught nowhere ends
+    the program with one paragraph on stderr, and exit code 2 if it is a UserError, else 1; any
+    other is shown as by Python.
     """
     command, environment = program.command()
     if program.for_job and not given(program.spark):
@@ -227,17 +229,19 @@ def run(program: Program) -> NoReturn:
 
 def prepare_program() -> None:
     """Called by ``import seamark`` in a program started by `run`. Sets the log level of the command
-    line, and shows a UserError at the program's end as the command line does."""
+    line, and shows an error of Seamark's at the program's end as the command line does."""
     before = sys.excepthook
 
     def show(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
-        if not isinstance(error, UserError):
+        if not is_said(error):
             before(kind, error, traceback)
             return
-        print(f"seamark: {error}", file=sys.stderr)  # noqa: T201 - the program's last words
-        raise SystemExit(2)  # from an excepthook this sets the exit code
+        is_mistake = isinstance(error, UserError)
+        name = "" if is_mistake else f"{kind.__name__}: "
+        print(f"seamark: {name}{error}", file=sys.stderr)  # noqa: T201 - the program's last words
+        raise SystemExit(2 if is_mistake else 1)  # from an excepthook this sets the exit code
 
     sys.excepthook = show
     if level := os.environ.pop(LOG_LEVEL_VARIABLE, None):  # not for Spark's Python workers

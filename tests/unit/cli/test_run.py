@@ -213,6 +213,34 @@ def test_a_plain_program_keeps_the_traceback_of_what_is_no_mistake(tmp_path: Pat
     assert ended.stderr.startswith("Traceback (most recent call last):")
 
 
+FENCED = """import sys
+import seamark as sm
+def run():
+    try:
+        raise KeyError("in between")
+    except KeyError:
+        raise sm.FencedError("taken over") from eval(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(("cause", "shown"), [("None", 0), ("sm.StoppedError()", 0), ("OSError()", 1)])
+def test_an_end_that_seamark_names_is_a_paragraph_unless_another_library_is_its_cause(
+    tmp_path: Path, seamark_run, cause: str, shown: int
+) -> None:
+    ended = seamark_run(FENCED + "run()\n", after=[cause])
+    assert ended.returncode == 1
+    assert ("Traceback" in ended.stderr) == shown, ended.stderr
+    if not shown:
+        assert ended.stderr == "seamark: FencedError: taken over\n"
+    program = tmp_path / "app.py"
+    alone = subprocess.run(
+        [sys.executable, program, cause], check=False, capture_output=True, text=True
+    )
+    assert alone.returncode == 1
+    assert ("Traceback" in alone.stderr) == shown, alone.stderr
+    assert alone.stderr.endswith("FencedError: taken over\n")
+
+
 def test_explain_shows_the_programs_own_lines_alone(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import seamark\nimport nowhere_to_be_found\n")
     ended = subprocess.run(
