@@ -223,7 +223,9 @@ def run():
 """
 
 
-@pytest.mark.parametrize(("cause", "shown"), [("None", 0), ("sm.StoppedError()", 0), ("OSError()", 1)])
+@pytest.mark.parametrize(
+    ("cause", "shown"), [("None", 0), ("sm.StoppedError()", 0), ("OSError()", 1)]
+)
 def test_an_end_that_seamark_names_is_a_paragraph_unless_another_library_is_its_cause(
     tmp_path: Path, seamark_run, cause: str, shown: int
 ) -> None:
