@@ -3,11 +3,13 @@
 It stands below the program's own lines that led there, without Seamark's.
 """
 
+import logging
 import sys
 import traceback
 from pathlib import Path
 from types import TracebackType
 
+_log = logging.getLogger(__name__)
 _OURS = str(Path(__file__).parent.parent)
 _NO_CONNECTOR = (
     "this Spark session lacks its Kafka connector. job.source(sm.KafkaSource(…)) adds it by "
@@ -17,14 +19,15 @@ _NO_CONNECTOR = (
 )
 
 
-def is_said(error: BaseException | None) -> bool:
-    """Whether it is an error of Seamark's own, caused by none of another library: its text says
-    all, and a traceback would hide it."""
+def is_said(error: BaseException) -> bool:
+    """Whether it is an error of Seamark's own: its text says all, and a traceback would hide it, so
+    that goes to the log's details."""
     from seamark.model.errors import SeamarkError
 
-    while isinstance(error, SeamarkError):
-        error = error.__cause__
-    return error is None
+    if not isinstance(error, SeamarkError):
+        return False
+    _log.debug("what has ended the program:", exc_info=error)
+    return True
 
 
 def show_mistakes() -> None:
