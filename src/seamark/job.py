@@ -23,6 +23,7 @@ from seamark.api.rest_config import RestConfig
 from seamark.api.settings import (
     DEFAULT,
     EXPECTING_VARIABLE,
+    JOB_VARIABLE,
     PLAN_VARIABLE,
     RESTORE_VARIABLE,
     TRANSACTIONS_VARIABLE,
@@ -246,27 +247,42 @@ class Job:
         how = RestoreOptions(
             self.declaration.name, allow_non_restored_state, parallelism, claim_mode
         )
-        self._prepare(restore, how, execution).run_to_end()
+        if (run := self._prepare(restore, how, execution)) is not None:
+            run.run_to_end()
 
-    def _prepare(self, restore: str | None, how: RestoreOptions, execution: str) -> "JobRun":
+    def _prepare(self, restore: str | None, how: RestoreOptions, execution: str) -> "JobRun | None":
         """Restore the job if it is to begin so, and return its run. Does what the command line asks
-        for instead, and ends the program."""
+        for instead, and ends the program; returns None if it asks another job."""
         declared = self.declaration
         declared.require_whole()
         spark = self._session()
+        named = os.environ.get(JOB_VARIABLE)
+        is_meant = named in (None, declared.name)
+        if not is_meant and os.environ.keys() & {TRANSACTIONS_VARIABLE, PLAN_VARIABLE}:
+            return None
         if file := os.environ.pop(TRANSACTIONS_VARIABLE, None):
             audit = partial(answer_audit, spark, declared, self._storage)
             answer_request(spark, declared, self._storage, self._secrets, Path(file), audit)
             raise SystemExit(0)  # the program must not run on after the answer
-        how = how.overridden(os.environ)
-        os.environ.pop(EXPECTING_VARIABLE, None)
         given = os.environ.get(RESTORE_VARIABLE)
+        if is_meant:
+            how = how.overridden(os.environ)
+            os.environ.pop(EXPECTING_VARIABLE, None)
+        else:
+            if given and given not in _begun and declared.directory not in jobs_in(self._storage):
+                # Maybe --job is misspelled, and this is the job to be restored.
+                raise ConfigurationError(
+                    f"Job {declared.name!r}: seamark run -s begins the job {named!r} with {given}, "
+                    "and this one would begin anew before it; start that one first, or correct "
+                    "--job"
+                )
+            given = None
         if given and (first := _begun.setdefault(given, self._directory)) != self._directory:
             # Sources and operators named by number would silently take the first job's state.
             raise ConfigurationError(
                 f"Job {declared.name!r}: seamark run -s has begun {first} with {given}, and the "
-                f"program starts {self._directory} too; a checkpoint is one job's: run that one "
-                "from a program of its own"
+                f"program starts {self._directory} too; a checkpoint is one job's: name it by "
+                "--job, or run that one from a program of its own"
             )
         path = given or restore
         # Its REST interface takes a third of a second to import. Meanwhile Spark plans.

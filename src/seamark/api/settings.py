@@ -48,6 +48,8 @@ PARALLELISM_VARIABLE = "SEAMARK_PARALLELISM"
 
 CLAIM_MODE_VARIABLE = "SEAMARK_CLAIM_MODE"
 """Environment: the mode given by ``seamark run --claim-mode``."""
+JOB_VARIABLE = "SEAMARK_JOB"
+"""Environment: the name given by ``--job``: of a program's jobs the one that is meant."""
 EXPECTING_VARIABLE = "SEAMARK_EXPECTING_JOB"
 """Environment: options of the command line for `Job.run` alone, which deletes it."""
 PLAN_VARIABLE = "SEAMARK_RESTORE_PLAN"
@@ -108,7 +110,7 @@ class Settings(dict[str, Setting]):
 def resolve(
     job: str, program: object, rest: object = None
 ) -> tuple[CheckpointConfig, Settings, RestConfig]:
-    """Return the settings of the job named `job`, each with its origin.
+    """Return the settings of the job named `job` ("" for none), each with its origin.
 
     `program` and `rest` are the program's CheckpointConfig and RestConfig; None is the default.
     Reads the environment and the settings file. Raises ConfigurationError with the value's origin.
@@ -129,7 +131,7 @@ def resolve(
         if chosen is not None and chosen.value != settings[_STRATEGY_TYPE].value:
             settings = {k: s for k, s in settings.items() if not k.startswith(_STRATEGY)}
         settings |= layer
-    if not settings["storage"].value:
+    if settings["storage"].origin == DEFAULT:
         settings["storage"] = _usual_storage()
     try:
         config = CheckpointConfig(
@@ -137,7 +139,8 @@ def resolve(
         )
         rest = RestConfig(**_chosen(settings, _REST_NAMES, _REST))
     except ConfigurationError as error:
-        raise ConfigurationError(f"Job {job!r}: {error}{_blame(str(error), settings)}") from None
+        whose = f"Job {job!r}: " if job else ""
+        raise ConfigurationError(f"{whose}{error}{_blame(str(error), settings)}") from None
     origins = {key: s.origin for key, s in settings.items()}
     shown = Settings(
         (_full(key), Setting(value, origins.get(key, DEFAULT)))

@@ -163,6 +163,13 @@ def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedC
                 f". Rows of epochs {other + 1} to {last}, which the sinks hold already, are then "
                 "written again"
             )
+    newest = max((e for e in store.epochs() if _holds_more_than_seals(store, e)), default=epoch)
+    if not store.spark_directory and newest < epoch:
+        offer = (
+            f"If plain Spark has gone on here after epoch {newest}, delete all names here but its "
+            "metadata, offsets, commits, sources and state, and start again "
+            f"(docs/write-stream.md#from-plain-spark-and-back). {offer}"
+        )
     of_epoch = f"of epoch {epoch} " if epoch >= 0 else ""
     listed = "".join(f"\n  {line}" for line in shown)
     missing = any(_NO_DECISION in line for line in problems)
@@ -182,6 +189,11 @@ def newest_complete(store: CheckpointStore, up_to: int) -> int | None:
             if not found.problems and not found.void:
                 return epoch
     return None
+
+
+def _holds_more_than_seals(store: CheckpointStore, epoch: int) -> bool:
+    """Whether a driver of Seamark's has worked at the epoch; a stop seals one that never began."""
+    return any(not name.startswith("sealed.") for name in store.files.list(f"epochs/{epoch}"))
 
 
 def _committed(store: CheckpointStore, epoch: int) -> bool:

@@ -24,7 +24,7 @@ def checkpoint(job: options.Job, as_json: options.Json = False, *, how: options.
     from seamark.operations.change_job import take_checkpoint
     from seamark.operations.storage import storage_option
 
-    running = how.find("checkpoint", job)
+    running = how.find(job)
     say(f"Triggering a checkpoint of job {running.job}.")
     with waiting("Waiting for the checkpoint") as tick:
         found = take_checkpoint(running, how.timeout, lambda *_: tick(""))
@@ -69,7 +69,7 @@ def stop(
 
     if no_savepoint and (savepoint is not None or drain):
         raise typer.BadParameter("--no-savepoint stands alone: -p and --drain take a savepoint")
-    running = how.find("stop", job)
+    running = how.find(job)
     name = running.job.name
     asked = savepoint is not None or drain
     if asked or (not no_savepoint and has_savepoint_dir(running.job)):
@@ -138,7 +138,7 @@ def cancel(
         job, savepoint = savepoint, ""
     if not job:
         raise typer.BadParameter("Missing argument 'JOB'.")
-    running = how.find("cancel", job)
+    running = how.find(job)
     name = running.job.name
     if not yes and sys.stdin.isatty():
         since = time_of(running.job.start.started_at)

@@ -224,7 +224,7 @@ def _savepoint_of(job: str, how: _How) -> str:
     to = how.to
     running = None
     with suppress(DriverUnreachableError):  # the job has ended, or was killed
-        running = how.find("offsets", job)
+        running = how.find(job)
     if running is None:
         if to is None:
             raise typer.BadParameter(

@@ -37,7 +37,7 @@ def _log_to_stderr(count: int) -> int:
 
 
 def _seconds(text: Any) -> float:
-    return seconds(text, "--timeout")
+    return float(text) if str(text).isdecimal() else seconds(text, "--timeout")
 
 
 # Both are defaults of parameters: a line an option. An option shared by commands is Annotated.
@@ -56,6 +56,9 @@ def text(
 
 Location = text(
     "DIR", 'The location of a query of format("seamark"), instead of a program.', "--location"
+)
+JobOfProgram = text(
+    "NAME", "The job that is meant, of a program that runs several jobs or queries.", "--job"
 )
 OptionsFile = text(
     "FILE", "With --location: the query's options with secrets, name=value.", "--options"
@@ -142,10 +145,10 @@ class Running:
     )
     verbose: Verbose = 0
 
-    def find(self, verb: str, job: str) -> "DriverClient":
-        """Return the driver of a job to be changed by `verb`; raises as `find_running`."""
+    def find(self, job: str) -> "DriverClient":
+        """Return the driver of a job to be changed; raises as `find_running`."""
         from seamark.cli.terminal import reading
         from seamark.operations.driver_client import find_running
 
-        with reading(verb, self.storage) as uri:
+        with reading(self.storage) as uri:
             return find_running(job, uri, self.token_file)

@@ -36,7 +36,7 @@ def list_jobs(
 
     if watch and as_json:
         raise typer.BadParameter("--watch is for people: ask again and again for --json")
-    with reading("list", storage) as uri:
+    with reading(storage) as uri:
         found = jobs(uri, running=running, ended=all_)
     if as_json:
         options.echo_json([job.to_json() for job in found])
@@ -65,7 +65,7 @@ def logs(
     """Print the output of a job that `run -d` has started on this machine."""
     from seamark.operations.job_log import output_of
 
-    with reading("logs", storage) as uri:
+    with reading(storage) as uri:
         output = output_of(job, uri, follow=follow)
         first = next(output, "")  # finds the job
     for part in chain((first,), output):
@@ -83,7 +83,7 @@ def info(
     from seamark.operations.reading import info as job_info
     from seamark.operations.storage import storage_option
 
-    with reading("info", storage) as uri:
+    with reading(storage) as uri:
         found = job_info(job, uri)
     if as_json:
         options.echo_json(found.to_json())
@@ -125,7 +125,7 @@ def explain(
     if is_program:
         found, losses = explain_app(path, preflight=preflight), []
     else:
-        with reading("explain", storage) as uri:
+        with reading(storage) as uri:
             found, losses = explain_job(what, uri), [*accepted_losses(what, uri)]
     if as_json:
         shown = {name: report.to_json() for name, report in found.items()}
@@ -167,7 +167,7 @@ def checkpoints(
     from seamark.cli import checkpoint_tables
     from seamark.operations import reading as operation
 
-    with reading("checkpoints", storage) as uri:
+    with reading(storage) as uri:
         found = operation.checkpoints(job, uri)
         losses = operation.accepted_losses(job, uri)
     if checkpoint_id is not None:
@@ -217,7 +217,7 @@ def dashboard(
 
     served = Served(address, port, certificate, token_file, login_header, proxy or ())
     programs = allowed_programs(allow_run or ())
-    run_dashboard(storage_of("dashboard", storage), served, programs, _announce)
+    run_dashboard(storage_of(storage), served, programs, _announce)
 
 
 def _announce(address: str) -> None:

@@ -73,6 +73,7 @@ class _Run(Submitted):
         help="claim: the job owns the savepoint, and deletes it when its own first "
         "checkpoint is complete. Default: no-claim.",
     )
+    job: str | None = options.JobOfProgram
     plan: bool = flag("Only show the effect of -s, and what would stop it.", "--plan")
     detached: bool = flag("In the background; return when the job runs.", "-d", "--detached")
     log: Path | None = text(
@@ -113,6 +114,7 @@ def run(
         drop_state=how.drop_state,
         parallelism=how.parallelism,
         claim_mode=how.claim_mode.value if how.claim_mode is not None else None,
+        job=how.job,
         spark=how.by_option(),
         log_level=("", "INFO", "DEBUG")[min(how.verbose, 2)],
     )

@@ -48,7 +48,7 @@ def take(
     """Take a savepoint of a running job; the job goes on. The verb may be left out."""
     from seamark.operations.change_job import take_savepoint
 
-    running = how.find("savepoint", job)
+    running = how.find(job)
     say(f"Triggering a savepoint of job {running.job}.")
     with writing("Waiting for the savepoint") as show:
         path = take_savepoint(running, directory, how.timeout, show, type_)
@@ -161,7 +161,7 @@ def dispose(
     from seamark.operations.storage import storage_of
     from seamark.savepoints.claims import dispose as delete
 
-    left = delete(path, storage=storage_of("savepoint", storage), incomplete=incomplete)
+    left = delete(path, storage=storage_of(storage), incomplete=incomplete)
     echo(f"Savepoint {path} is disposed.")
     if left:
         names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if left[5:] else "")

@@ -110,13 +110,13 @@ def writing(text: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 @contextmanager
-def reading(command: str, storage: str | None) -> Iterator[str]:
+def reading(storage: str | None) -> Iterator[str]:
     """Yield the URI of a command's storage, given by --storage or not. Shows a wait while it is
     read through Spark; nothing for a local one. Raises OperationFailedError if it cannot be read.
     """
     from seamark.operations.storage import readable, storage_of
 
-    uri = storage_of(command, storage)
+    uri = storage_of(storage)
     is_local = uri.startswith("file:")
     with readable(uri), nullcontext() if is_local else waiting(f"Reading {uri} through Spark"):
         yield uri

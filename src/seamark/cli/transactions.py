@@ -47,6 +47,7 @@ class ProgramAsked:
     settings: list[str] | None = text(
         "KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"
     )
+    job: str | None = options.JobOfProgram
     as_json: options.Json = False
     verbose: options.Verbose = 0
 
@@ -57,7 +58,7 @@ class ProgramAsked:
 
         level = ("", "INFO", "DEBUG")[min(self.verbose, 2)]
         given = self.arguments or [], self.settings or []
-        return Program(self.app_path, *given, log_level=level)
+        return Program(self.app_path, *given, log_level=level, job=self.job)
 
 
 @dataclass(frozen=True)

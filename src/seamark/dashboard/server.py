@@ -113,7 +113,7 @@ def _listen(config: RestConfig) -> socket.socket:
     except OSError as error:
         raise UserError(
             f"port {config.port} of {config.address} cannot be had ({error.strerror}); give "
-            "another one with --port, or --port 0 for any that is free"
+            "another --address, or another --port; --port 0 takes any that is free"
         ) from None
 
 

@@ -49,6 +49,14 @@ _RENAMED = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
 }
+_WITH_ANOTHER_VALUE = {
+    ("batch.size", "0"): "1",
+    ("retry.backoff.ms", "0"): "1",
+    ("send.buffer.bytes", "-1"): "0",
+    ("receive.buffer.bytes", "-1"): "0",
+    ("connections.max.idle.ms", "-1"): "0",
+}
+"""Java's values for "none" and "the system's own", which librdkafka writes otherwise or lacks."""
 _ONE_FILE = "write chain and key into a file; give ssl.keystore.type PEM, and ssl.keystore.location"
 _CODECS = ("gzip", "lz4", "zstd")
 _CANNOT = {
@@ -164,7 +172,7 @@ def from_java(options: Mapping[str, str], sink: str) -> dict[str, str]:
         elif store := next((s for s in _STORES if name in (f"{s}.location", f"{s}.type")), None):
             taken.update(dict.fromkeys(_STORES[store], _pem_file(store, given, sink)))
         elif name not in _WITHOUT_EFFECT:
-            taken[_RENAMED.get(name, name)] = value
+            taken[_RENAMED.get(name, name)] = _WITH_ANOTHER_VALUE.get((name, value), value)
     return taken
 
 

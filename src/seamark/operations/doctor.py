@@ -49,7 +49,7 @@ def examine(storage: str | None, servers: str | None) -> Iterator[Check]:
     storage: a URI, tried as a job's start tries it; None for the usual one.
     servers: Kafka's brokers; None asks none.
     """
-    uri = storage_of("doctor", storage)  # mistakes first
+    uri = storage_of(storage)  # mistakes first
     yield _tried("Java", lambda: str(jars.find_java()))
     yield _tried("PySpark", _pyspark)
     yield _tried("Kafka connector", _connector)

@@ -103,7 +103,7 @@ def base_of(what: str, storage: str | None) -> Base:
 
 
 def _directory(job: str, storage: str | None) -> str:
-    uri = storage_of("offsets", storage)
+    uri = storage_of(storage)
     with readable(uri):
         try:
             return f"{uri}/{directory_of(uri, job)}"

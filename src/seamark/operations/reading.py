@@ -171,8 +171,8 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
     found = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
     if not found and not (exists(storage) and open_storage(storage).exists("")):
         raise UserError(
-            f"the storage {storage} is not there, so no job has run with it; check --storage, "
-            "or checkpoint.storage in seamark.toml"
+            f"the storage {storage} is not there, or is no directory, so no job has run with it; "
+            "check --storage, checkpoint.storage in seamark.toml, or SEAMARK_STORAGE"
         )
     return [
         job

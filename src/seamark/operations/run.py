@@ -25,11 +25,13 @@ from seamark.api.settings import (
     COMMAND_LINE_VARIABLE,
     DROP_STATE_VARIABLE,
     EXPECTING_VARIABLE,
+    JOB_VARIABLE,
     PARALLELISM_VARIABLE,
     RESTORE_VARIABLE,
     check_command_line,
 )
 from seamark.model.errors import MissingDependencyError, UserError
+from seamark.model.uncaught import is_said
 from seamark.runtime import class_archive
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
@@ -128,7 +130,8 @@ class Program:
     `settings` are ``key=value`` texts, the later ones winning. `restore` is the path of a savepoint
     or a retained checkpoint to start from. `drop_state` drops everything without a taker,
     `parallelism` is the number of state partitions, and `claim_mode` settles the savepoint's owner
-    after the restore. With an option of `spark` the program is submitted. `log_level`: "" for none.
+    after the restore; of a program with several jobs all this is for the one named `job`. With an
+    option of `spark` the program is submitted. `log_level`: "" for none.
     """
 
     app: str
@@ -140,6 +143,7 @@ class Program:
     drop_state: bool = False
     parallelism: int | None = None
     claim_mode: str | None = None
+    job: str | None = None
 
     @property
     def runs_on_a_cluster(self) -> bool:
@@ -154,6 +158,7 @@ class Program:
             "-n": self.drop_state,
             "-p": self.parallelism is not None,
             "--claim-mode": self.claim_mode is not None,
+            "--job": self.job is not None,
         }
         return [option for option, is_given in options.items() if is_given]
 
@@ -171,6 +176,7 @@ class Program:
             DROP_STATE_VARIABLE: "1" if self.drop_state else None,
             PARALLELISM_VARIABLE: str(self.parallelism or ""),
             CLAIM_MODE_VARIABLE: self.claim_mode,
+            JOB_VARIABLE: self.job,
             LOG_LEVEL_VARIABLE: self.log_level,
         }
         variables = {name: value for name, value in said.items() if value}
@@ -195,12 +201,23 @@ def has_ended(what: str, code: int) -> str:
     return f"{what} has ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
+def has_not_answered(program: Program, code: int) -> str:
+    """Say why a program has not answered at its `Job.run`."""
+    ended = has_ended(program.app, code)
+    if code:
+        return f"{ended} before its job could answer; see its own words above"
+    if program.job:
+        return f"{ended} without having run a job named {program.job!r}; correct --job"
+    return f"{ended} without having run a job; it must call job.run()"
+
+
 def run(program: Program) -> NoReturn:
     """Become ``python <app> <arguments>``, with this Python, or spark-submit.
 
     Raises UserError before, as `Program.command`. The program gets exit code 2 if it ends well
-    without a job although an option for a job was given. A UserError caught nowhere ends the
-    program with one paragraph on stderr and exit code 2; any other is shown as by Python.
+    without a job although an option for a job was given. An error of Seamark's caught nowhere ends
+    the program with one paragraph on stderr, and exit code 2 if it is a UserError, else 1; any
+    other is shown as by Python.
     """
     command, environment = program.command()
     if program.for_job and not given(program.spark):
@@ -213,17 +230,19 @@ def run(program: Program) -> NoReturn:
 
 def prepare_program() -> None:
     """Called by ``import seamark`` in a program started by `run`. Sets the log level of the command
-    line, and shows a UserError at the program's end as the command line does."""
+    line, and shows an error of Seamark's at the program's end as the command line does."""
     before = sys.excepthook
 
     def show(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
-        if not isinstance(error, UserError):
+        if not is_said(error):
             before(kind, error, traceback)
             return
-        print(f"seamark: {error}", file=sys.stderr)  # noqa: T201 - the program's last words
-        raise SystemExit(2)  # from an excepthook this sets the exit code
+        is_mistake = isinstance(error, UserError)
+        name = "" if is_mistake else f"{kind.__name__}: "
+        print(f"seamark: {name}{error}", file=sys.stderr)  # noqa: T201 - the program's last words
+        raise SystemExit(2 if is_mistake else 1)  # from an excepthook this sets the exit code
 
     sys.excepthook = show
     if level := os.environ.pop(LOG_LEVEL_VARIABLE, None):  # not for Spark's Python workers
@@ -232,7 +251,12 @@ def prepare_program() -> None:
         last = logging.StreamHandler()
         last.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.lastResort = last
-        logging.getLogger("seamark").setLevel(level)
+        try:
+            logging.getLogger("seamark").setLevel(level)
+        except ValueError:
+            raise UserError(
+                f"{LOG_LEVEL_VARIABLE} is {level!r}; give DEBUG, INFO, WARNING or ERROR"
+            ) from None
 
 
 def main(names: dict[str, Any]) -> None:

@@ -26,9 +26,9 @@ from seamark.checkpoint.executions import (
 )
 from seamark.checkpoint.lineages import job_directory
 from seamark.model.errors import OperationFailedError, UserError
-from seamark.model.home import seamark_home
+from seamark.model.home import HOME_VARIABLE, seamark_home
 from seamark.model.job_state import JobState
-from seamark.operations.run import Program, has_ended
+from seamark.operations.run import Program, has_ended, has_not_answered
 from seamark.runtime.driver import Driver
 from seamark.runtime.registry import RegisteredJob
 
@@ -114,12 +114,20 @@ def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> Re
 def _open_log(app: str, log: Path | None) -> tuple[Path, int]:
     if log is None:
         directory = seamark_home() / "logs"
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"the directory {directory} for logs cannot be made: {error.strerror}; give --log, "
+                f"or another {HOME_VARIABLE}"
+            ) from None
         log = directory / f"{Path(app).stem}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.log"
     try:
         return log, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
-        raise UserError(f"the log {log} cannot be written: {error.strerror}; give --log") from None
+        raise UserError(
+            f"the log {log} cannot be written: {error.strerror}; give another --log"
+        ) from None
 
 
 def _ended(what: str, code: int, log: Path) -> ProgramEndedError:
@@ -147,6 +155,5 @@ def plan_of(program: Program) -> dict[str, Any]:
         file = Path(scratch) / "plan.json"
         plan, code = program.ask(PLAN_VARIABLE, file, file)
     if plan is None:
-        ended = has_ended(program.app, code)
-        raise ProgramEndedError(f"{ended} without a plan; it must call job.run()", [], code)
+        raise ProgramEndedError(has_not_answered(program, code), [], code)
     return plan

@@ -15,12 +15,12 @@ from seamark.files.location import local_of, storage_uri
 from seamark.model.errors import OperationFailedError, UserError
 
 
-def storage_of(command: str, storage: str | None) -> str:
-    """Return the storage as a URI. `storage` is the value of --storage. Raises ConfigurationError,
-    with the name of `command`, for one that can hold no checkpoints."""
+def storage_of(storage: str | None) -> str:
+    """Return the storage as a URI. `storage` is the value of --storage. Raises ConfigurationError
+    for one that can hold no checkpoints."""
     if storage is not None:
         return storage_uri(storage, "--storage")
-    return str(resolve(command, CheckpointConfig())[0].storage)
+    return str(resolve("", CheckpointConfig())[0].storage)
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def storage_option(uri: str) -> str:
     """Return the option by which a command finds jobs of this storage: `` --storage <uri>``, or ""
     if it is the usual one here."""
     with suppress(UserError):  # a seamark.toml that cannot be read names none
-        if storage_of("", None) == uri:
+        if storage_of(None) == uri:
             return ""
     return f" --storage {quote(uri)}"
 
@@ -45,7 +45,7 @@ def job_names(storage: str | None) -> list[str]:
     """Return the names of the jobs in a local storage, for shell completion: quick and silent.
     Returns [] for any other storage, and after any error."""
     try:
-        local = local_of(storage_of("completion", storage))
+        local = local_of(storage_of(storage))
         if local is None:
             return []
         jobs = (path.parent for path in Path(local).glob("*/job.json"))

@@ -19,7 +19,7 @@ from seamark.api.settings import TRANSACTIONS_ANSWER, TRANSACTIONS_VARIABLE
 from seamark.contracts.sink import OpenFacts
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.operations.offsets import read_options
-from seamark.operations.run import Program, has_ended
+from seamark.operations.run import Program, has_not_answered
 from seamark.sinks.kafka import options
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.committer import open_facts
@@ -122,8 +122,7 @@ def ask_program(program: Program, request: dict[str, Any]) -> dict[str, Any]:
         answer_file = file.with_name(file.name + TRANSACTIONS_ANSWER)
         answer, code = program.ask(TRANSACTIONS_VARIABLE, file, answer_file)
     if answer is None:
-        ended = has_ended(program.app, code)
-        raise OperationFailedError(f"{ended} without an answer; it must call job.run()")
+        raise OperationFailedError(has_not_answered(program, code))
     if "error" in answer:
         raise (UserError if answer["mistake"] else OperationFailedError)(answer["error"])
     return answer

@@ -72,8 +72,9 @@ def check_fence(records: Records, generation: int) -> None:
     newest = max(records.generations(), default=0)
     if newest != generation:
         raise FencedError(
-            f"driver generation {generation} was superseded by generation {newest}; "
-            "this driver stops and has committed nothing since"
+            f"driver generation {generation} was superseded by generation {newest}: the job was "
+            "started once more; this driver stops and has committed nothing since. Leave one of "
+            "them running"
         )
 
 

@@ -172,7 +172,7 @@ def open_savepoint(path: str) -> SavepointRecord:
 def _open(path: str) -> Directory:
     uri = storage_uri(path, "savepoint")
     if not exists(uri):
-        raise SavepointError(f"{uri}: there is no savepoint here")
+        raise SavepointError(f"{uri}: there is no savepoint here; check the path")
     return open_storage(uri)
 
 

@@ -189,7 +189,16 @@ def read_savepoint(files: Directory) -> SavepointRecord:
                 f"{files.uri} is not a whole savepoint: it has no {SAVEPOINT}, which is written "
                 "last. Taking it was cut off; delete the directory and take another one"
             ) from None
+        if files.exists("job.json") or files.exists("committed.json"):
+            raise SavepointError(
+                f"{files.uri}: a checkpoint is here, no savepoint; seamark checkpoints JOB shows "
+                "it, and seamark run -s starts from it"
+            ) from None
         raise SavepointError(f"{files.uri}: there is no savepoint here; check the path") from None
+    except CorruptRecordError as error:
+        raise CorruptRecordError(
+            f"{error}; put the file back from a copy, or take another savepoint"
+        ) from None
 
 
 def _savepoint(uri: str, body: dict[str, Any]) -> SavepointRecord:

@@ -20,6 +20,7 @@ from seamark.sources.kafka_admin import (
     not_told,
     retention_too_short,
     topics_missing,
+    topics_unreadable,
 )
 from seamark.sources.registry_values import RegistryDecoder, RegistryValues
 from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
@@ -196,15 +197,18 @@ class KafkaSource(Ending):
         return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
 
     def inspect_source(self, uid: str, jvm: Any, tolerated_downtime_s: float) -> list[Finding]:
-        """See `InspectedSource`: whether the topics are there, and keep their rows for long
-        enough."""
+        """See `InspectedSource`: whether the topics are there, may be read, and keep their rows
+        for long enough."""
         try:
-            topics, missing = ask_topics(jvm, self.reader().options)
+            topics = ask_topics(jvm, self.reader().options)
         except OSError as error:
             return [not_told(uid, self.bootstrap_servers, error)]
+        refusal = topics.not_told
         return [
-            *topics_missing(uid, missing, self.bootstrap_servers),
-            *retention_too_short(uid, topics, tolerated_downtime_s),
+            *topics_missing(uid, topics.missing, self.bootstrap_servers),
+            *topics_unreadable(uid, topics.unreadable),
+            *retention_too_short(uid, topics.retained, tolerated_downtime_s),
+            *([not_told(uid, self.bootstrap_servers, refusal)] if refusal else []),
         ]
 
     def _values(self) -> RegistryValues | None:

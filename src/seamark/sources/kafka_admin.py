@@ -5,9 +5,9 @@ That client takes the source's options unchanged, security included; librdkafka'
 The group is the user's `group_id` itself; Spark's groups for reading only begin with it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from seamark.model.findings import Finding, FindingCode, Severity
 
@@ -23,11 +23,22 @@ class Retention:
     retention_s: float
 
 
-def ask_topics(jvm: Any, options: Mapping[str, str]) -> tuple[list[Retention], list[str]]:
-    """Return the retention of each topic in the options of Spark's reader, but of those that are
-    only compacted, and the named topics that the brokers do not show. Raises OSError with the
-    brokers' answer."""
-    admin = _admin_client(jvm, options, ANSWER_MS)
+@dataclass(frozen=True)
+class SourceTopics:
+    """What the brokers tell of a source's topics: how long each keeps its rows, but of those that
+    are only compacted; the named ones that they do not show; those that this user may not read; and
+    why the first is not known."""
+
+    retained: Sequence[Retention]
+    missing: Sequence[str]
+    unreadable: Sequence[str]
+    not_told: OSError | None = None
+
+
+def ask_topics(jvm: Any, options: Mapping[str, str]) -> SourceTopics:
+    """Ask for the topics in the options of Spark's reader. Raises OSError with the brokers' answer
+    if they tell nothing at all."""
+    admin, refusal = _admin_client(jvm, options, ANSWER_MS), None
     try:
         unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         existing = set(admin.listTopics().names().get(ANSWER_MS, unit))
@@ -36,10 +47,14 @@ def ask_topics(jvm: Any, options: Mapping[str, str]) -> tuple[list[Retention], l
         asked = jvm.java.util.ArrayList()
         for name in names:
             asked.append(kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name))
-        found = admin.describeConfigs(asked).all().get(ANSWER_MS, unit)
+        unreadable = _unreadable(jvm, admin, names)
+        try:
+            found = admin.describeConfigs(asked).all().get(ANSWER_MS, unit)
+        except Exception as error:
+            refusal, asked = _said(error), ()
         configs = [(str(resource.name()), found.get(resource)) for resource in asked]
     except Exception as error:
-        _raise_said(error)
+        raise _said(error) from error
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
     retained = [
@@ -47,7 +62,21 @@ def ask_topics(jvm: Any, options: Mapping[str, str]) -> tuple[list[Retention], l
         for name, config in configs
         if "delete" in str(config.get("cleanup.policy").value())
     ]
-    return retained, sorted(_named(options) - existing)
+    return SourceTopics(retained, sorted(_named(options) - existing), unreadable, refusal)
+
+
+def _unreadable(jvm: Any, admin: Any, names: Sequence[str]) -> list[str]:
+    """Return those of the topics that this user may see, and may not read."""
+    options = jvm.org.apache.kafka.clients.admin.DescribeTopicsOptions()
+    options.includeAuthorizedOperations(True)
+    topics = jvm.java.util.ArrayList()
+    for name in names:
+        topics.add(name)
+    described = admin.describeTopics(topics, options).allTopicNames()
+    found = described.get(ANSWER_MS, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+    may = {name: found.get(name).authorizedOperations() for name in names}
+    read = jvm.org.apache.kafka.common.acl.AclOperation.READ
+    return [name for name, rights in may.items() if rights and not rights.contains(read)]
 
 
 def _topics(jvm: Any, options: Mapping[str, str], existing: set[str]) -> list[str]:
@@ -66,7 +95,14 @@ def _limit_s(text: object) -> float:
     return milliseconds / 1000 if milliseconds >= 0 else float("inf")
 
 
-def topics_missing(uid: str, missing: list[str], servers: str) -> Iterator[Finding]:
+def topics_unreadable(uid: str, names: Sequence[str]) -> Iterator[Finding]:
+    """Spark's reader would fail in its first epoch."""
+    for name in names:
+        found = f"not authorised to read topic {name!r}"
+        yield Finding(FindingCode.SV003, f"source `{uid}`", found, "grant READ on it")
+
+
+def topics_missing(uid: str, missing: Sequence[str], servers: str) -> Iterator[Finding]:
     """Spark's reader waits for no topic: its query would fail."""
     if missing:
         one = len(missing) == 1
@@ -81,7 +117,7 @@ def topics_missing(uid: str, missing: list[str], servers: str) -> Iterator[Findi
 
 
 def retention_too_short(
-    uid: str, topics: list[Retention], tolerated_downtime_s: float
+    uid: str, topics: Sequence[Retention], tolerated_downtime_s: float
 ) -> Iterator[Finding]:
     """Kafka deletes rows that a job must still read after it was down."""
     for topic in topics:
@@ -144,7 +180,7 @@ class KafkaGroupOffsets:
         try:
             answer.get(TIMEOUT_MS, java.util.concurrent.TimeUnit.MILLISECONDS)
         except Exception as error:
-            _raise_said(error, f"group {self._group_id}: ")
+            raise _said(error, f"group {self._group_id}: ") from error
 
     def close(self) -> None:
         """Close the connection without waiting for it."""
@@ -152,12 +188,12 @@ class KafkaGroupOffsets:
             self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
 
 
-def _raise_said(error: Exception, what: str = "") -> NoReturn:
-    """Raise Kafka's own words as an OSError; an error from elsewhere as it is."""
+def _said(error: Exception, what: str = "") -> OSError:
+    """Return Kafka's own words as an OSError; raise an error from elsewhere."""
     said = getattr(error, "java_exception", None)  # py4j's own text says little
     if said is None:
         raise error
-    raise OSError(f"{what}{said.getCause() or said}") from error
+    return OSError(f"{what}{said.getCause() or said}")
 
 
 def _admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:

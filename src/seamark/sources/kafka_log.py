@@ -47,6 +47,10 @@ class KafkaLog:
         patience_s: float = ASK_S,
         remedy: str = "look at --bootstrap-servers and --command-config",
     ) -> None:
+        if not bootstrap_servers.strip():
+            raise UserError(
+                "--bootstrap-servers is ''; give HOST:PORT, several with commas between"
+            )
         self._kafka = load_driver("confluent_kafka", "the Kafka client is not installed", "kafka")
         self._servers = bootstrap_servers
         self._patience_s, self._remedy = patience_s, remedy

@@ -113,6 +113,8 @@ class StreamJob(Job):
             StreamJob.explained.append(self)
             return StreamQuery(self, None)
         run = self._prepare(None, RestoreOptions(self.declaration.name), "micro-batch")
+        if run is None:
+            return StreamQuery(self, None)
         try:
             if self.table is not None:
                 self.table.make(self._session())

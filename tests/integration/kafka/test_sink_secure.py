@@ -23,12 +23,31 @@ import seamark as sm
 from seamark.cli.main import app
 from seamark.model.errors import PreflightError, WriteRefusedError
 from seamark.model.findings import errors
+from seamark.runtime.session import require_format, spark_session
 from seamark.sinks.kafka import KafkaSink, native_library
 from tests.chaos.scenario import PassthroughScenario
 from tests.chaos.workload import PARTITIONS
 from tests.integration.jobs.test_write_stream import StreamScenario
 from tests.integration.kafka import sink_kit as kit
 from tests.servers.secure_kafka import PASSWORD, POOR_PASSWORD, POOR_USER, SecureKafka
+
+
+def test_a_source_names_the_topic_that_it_may_not_read(secure: SecureKafka) -> None:
+    spark = spark_session("test-sink-secure")
+    require_format(spark, "kafka")
+    name = topic(secure, "seen-")
+
+    def errors_of(*topics: str) -> list[str]:
+        source = sm.KafkaSource(secure.servers, topics=topics, options=secure.spark())
+        return [str(one) for one in errors(source.inspect_source("in", spark._jvm, 60))]
+
+    secure.grant("TOPIC", "seen-", "DESCRIBE")
+    unread, gone = errors_of(name, "t-none")[::-1]
+    assert f"not authorised to read topic '{name}'; grant READ on it" in unread
+    assert "'t-none' does not exist" in gone
+    secure.grant("TOPIC", "seen-", "READ")
+    assert errors_of(name) == []
+
 
 POOR = {"user": POOR_USER, "password": POOR_PASSWORD}
 

@@ -467,3 +467,21 @@ def test_at_most_once_skips_an_epoch_that_failed_also_in_a_query_with_state(
     assert count(tmp_path) == (10, 10)
     assert count(tmp_path, "SELECT count(*) FROM t WHERE id BETWEEN 5 AND 9") == (0,)
     assert open_transactions(tmp_path) == []
+
+
+def test_a_savepoint_onto_a_full_disk_names_it_and_the_job_goes_on(
+    tmp_path: Path, small_disk: Path, spark: SparkSession
+) -> None:
+    with (small_disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1000))
+    rows = spark.readStream.format("rate").load().selectExpr("value AS id")
+    writer = sm.write_stream(rows).format("json").option("path", str(tmp_path / "out"))
+    query = writer.option("checkpointLocation", str(tmp_path / "location")).start()
+    refused = query.job.savepoint(str(small_disk / "saved"))
+    with pytest.raises(sm.SavepointError, match=r"disk/saved/.* cannot be written: .*has room"):
+        refused.result(300)
+    query.processAllAvailable()
+    assert query.isActive
+    query.stop()
+    assert not (small_disk / "saved").exists() or not [*(small_disk / "saved").iterdir()]

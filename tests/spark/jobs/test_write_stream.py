@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,12 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark import job_run
-from seamark.api.settings import RESTORE_VARIABLE
+from seamark.api.settings import (
+    JOB_VARIABLE,
+    RESTORE_VARIABLE,
+    TRANSACTIONS_ANSWER,
+    TRANSACTIONS_VARIABLE,
+)
 from seamark.files.deadline import call_within
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.supervision import Supervisor
@@ -93,6 +99,18 @@ def test_a_plain_querys_location_goes_on_and_is_given_back(
     plain()
     assert ids(spark, tmp_path / "plain") == [*range(40), *range(100, 110)]
 
+    def again() -> None:
+        to_files(rows, tmp_path).trigger(availableNow=True).start().awaitTermination(60)
+
+    with pytest.raises(sm.DamagedCheckpointError, match="gone on here after epoch 1, delete all"):
+        again()
+    for path in Path(location).iterdir():
+        if path.name not in {"metadata", "offsets", "commits", "sources", "state"}:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    add(tmp_path, range(110, 120))
+    again()
+    assert ids(spark, tmp_path / "out") == [*range(40, 100), *range(110, 120)]
+
 
 def test_a_location_of_another_kind_of_source_is_refused(
     tmp_path: Path, spark: SparkSession, rows: DataFrame
@@ -148,6 +166,48 @@ def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
             other()
     assert not (tmp_path / "other").exists()
     assert not (tmp_path / "third").exists()
+
+
+def test_a_command_line_names_the_query_that_it_means(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `seamark txn --job` and `seamark run -s PATH --job` do, in a program of two queries."""
+
+    def start(name: str) -> StreamQuery:
+        writer = to_files(rows, tmp_path, name).queryName(name).trigger(availableNow=True)
+        query = writer.start()
+        query.awaitTermination(60)
+        return query
+
+    start("first")
+    running = to_files(rows, tmp_path, "second").queryName("second").start()
+    running.processAllAvailable()
+    saved = running.job.savepoint(str(tmp_path / "saved")).result(300)
+    running.stop()
+    request = tmp_path / "request.json"
+    request.write_text('{"verb": "list"}')
+    monkeypatch.setenv(JOB_VARIABLE, "second")
+    monkeypatch.setenv(TRANSACTIONS_VARIABLE, str(request))
+    epochs = list((tmp_path / "store/first-location/offsets").iterdir())
+    add(tmp_path, range(40, 60))
+    assert start("first").isActive is False
+    with pytest.raises(SystemExit):
+        start("second")
+    answer = json.loads(Path(f"{request}{TRANSACTIONS_ANSWER}").read_text())
+    assert answer == {"job": "second", "transactions": []}
+    assert list((tmp_path / "store/first-location/offsets").iterdir()) == epochs
+
+    monkeypatch.setenv(RESTORE_VARIABLE, saved)
+    monkeypatch.setenv(JOB_VARIABLE, "third")
+    with pytest.raises(ConfigurationError, match=r"begins the job 'third' .* or correct --job"):
+        start("thrid")
+    assert not (tmp_path / "thrid").exists()
+    start("first")
+    start("third")
+    start("new")
+    assert ids(spark, tmp_path / "first") == list(range(60))
+    assert ids(spark, tmp_path / "third") == list(range(40, 60))
+    assert ids(spark, tmp_path / "new") == list(range(60))
 
 
 def test_a_failed_query_is_started_again_and_raises_what_ended_it(

@@ -95,6 +95,8 @@ def test_what_cannot_be_restored_is_said(first: Path, tmp_path: Path) -> None:
         return str(found.value)
 
     assert "holds no checkpoint of a Seamark job" in refused("new", tmp_path / "nothing")
+    (tmp_path / "file").touch()
+    assert "file is a file; give the directory of a savep" in refused("new", tmp_path / "file")
     assert not (tmp_path / "nothing").exists()
     assert "holds those of epochs 0 to 3" in refused("new", first / "store/first/epochs/9")
     assert not (first / "store/new").exists()

@@ -85,17 +85,17 @@ def test_a_job_that_names_no_storage_has_the_users_own(
         config, origins, _ = resolve("j", settings)
         assert config.storage == (tmp_path / "home/checkpoints").as_uri()
         assert origins["checkpoint.storage"].origin == str(tmp_path / "home")
-    assert storage_of("list", None) == config.storage
+    assert storage_of(None) == config.storage
     assert storage_option(config.storage) == ""
 
     monkeypatch.setenv("SEAMARK_STORAGE", "hdfs://n/seamark")
     config, origins, _ = resolve("j", program)
-    assert config.storage == storage_of("list", None) == "hdfs://n/seamark"
+    assert config.storage == storage_of(None) == "hdfs://n/seamark"
     assert origins["checkpoint.storage"] == Setting("hdfs://n/seamark", "SEAMARK_STORAGE")
     assert resolve("j", PROGRAM)[0].storage == "file:///program"
     file.write_text('checkpoint.storage = "/file"')
-    assert resolve("j", program)[0].storage == storage_of("list", None) == "file:///file"
-    assert storage_of("list", "/given") == "file:///given"
+    assert resolve("j", program)[0].storage == storage_of(None) == "file:///file"
+    assert storage_of("/given") == "file:///given"
 
     file.write_text("")
     monkeypatch.setenv("SEAMARK_STORAGE", "wasb://c@a/x")

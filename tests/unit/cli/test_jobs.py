@@ -175,7 +175,7 @@ def test_a_job_that_is_not_there_is_a_mistake(
 @pytest.mark.parametrize(
     ("storage_given", "says"),
     [
-        ("nowhere", "is not there, so no job has run with it"),
+        ("nowhere", "is not there, or is no directory, so no job has run with it"),
         ("http://host/x", "--storage has the scheme 'http', where no checkpoint can be kept"),
         ("jdbc:postgresql://host/x?password=s3cr3t", "'jdbc' and no path from the top"),
         ("file://store", "write 'file:///store'"),

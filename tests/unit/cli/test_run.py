@@ -213,6 +213,28 @@ def test_a_plain_program_keeps_the_traceback_of_what_is_no_mistake(tmp_path: Pat
     assert ended.stderr.startswith("Traceback (most recent call last):")
 
 
+FENCED = """import sys
+import seamark as sm
+def run():
+    try:
+        raise KeyError("in between")
+    except KeyError:
+        raise sm.FencedError("taken over") from eval(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("cause", ["None", "OSError()"])
+def test_an_end_that_seamark_names_is_a_paragraph(tmp_path: Path, seamark_run, cause: str) -> None:
+    program = FENCED + "run()\n"
+    ended = seamark_run(program, after=[cause])
+    assert (ended.returncode, ended.stderr) == (1, "seamark: FencedError: taken over\n")
+    assert "Traceback" in seamark_run(program, before=["-vv"], after=[cause]).stderr
+    alone = plain(tmp_path, program.replace("sys.argv[1]", repr(cause)))
+    assert alone.returncode == 1
+    assert "Traceback" not in alone.stderr
+    assert alone.stderr.endswith("FencedError: taken over\n")
+
+
 def test_explain_shows_the_programs_own_lines_alone(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import seamark\nimport nowhere_to_be_found\n")
     ended = subprocess.run(

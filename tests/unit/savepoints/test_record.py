@@ -94,13 +94,21 @@ def test_another_directory_is_no_savepoint(tmp_path: Path, file: str | None) -> 
     assert "delete" not in str(told.value)
 
 
+@pytest.mark.parametrize("file", ["job.json", "committed.json"])
+def test_a_retained_checkpoint_is_named_as_one(tmp_path: Path, file: str) -> None:
+    files = LocalDirectory(tmp_path)
+    files.create(file, b"{}")
+    with pytest.raises(SavepointError, match="a checkpoint is here, no savepoint; seamark check"):
+        read_savepoint(files)
+
+
 @pytest.mark.parametrize("damage", ["truncated", "altered"])
 def test_a_damaged_one_is_found(tmp_path: Path, damage: str) -> None:
     write_savepoint(LocalDirectory(tmp_path), a_savepoint(LocalDirectory(tmp_path)))
     path = tmp_path / "savepoint.json"
     text = path.read_text()
     path.write_text(text[:-20] if damage == "truncated" else text.replace('"epoch":7', '"epoch":8'))
-    with pytest.raises(CorruptRecordError, match=r"savepoint\.json"):
+    with pytest.raises(CorruptRecordError, match=r"savepoint\.json: .*; put the file back from"):
         read_savepoint(LocalDirectory(tmp_path))
 
 

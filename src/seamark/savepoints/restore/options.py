@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -44,10 +45,13 @@ class RestoreOptions:
 
     def overridden(self, environment: Mapping[str, str]) -> "RestoreOptions":
         """Return these options, overridden by the arguments of ``seamark run``."""
+        given: Any = environment.get(PARALLELISM_VARIABLE) or self.parallelism
+        if isinstance(given, str) and given.isdecimal():
+            given = int(given)
         return RestoreOptions(
             self.job_name,
             self.allow_non_restored_state or DROP_STATE_VARIABLE in environment,
-            int(environment.get(PARALLELISM_VARIABLE, 0)) or self.parallelism,
+            given,
             environment.get(CLAIM_MODE_VARIABLE, self.claim_mode),
         )
 

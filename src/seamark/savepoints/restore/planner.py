@@ -151,7 +151,12 @@ def _open_origin(
     files = open_files(spark, path, make=False)
     if files.exists(SAVEPOINT):
         return SavepointOrigin(spark, read_savepoint(files), job, begun)
-    return CheckpointOrigin(spark, path, job, begun)
+    try:
+        return CheckpointOrigin(spark, path, job, begun)
+    except NotADirectoryError:
+        raise RestoreError(
+            f"restore: {path} is a file; give the directory of a savepoint, of a job or of an epoch"
+        ) from None
 
 
 def _already_there(

@@ -237,9 +237,14 @@ class _Taking:
                     lambda expected: self._answer.writing(expected, lambda: _written(files)),
                 ),
             )
-        except BaseException:
+        except BaseException as error:
             with ignored(f"the deletion of {path}"):
                 open_files(self.spark, self.directory, make=False).delete(name)
+            if isinstance(error, OSError):
+                raise SavepointError(
+                    f"savepoint {path} cannot be written: {error}; see that the directory has room "
+                    "and is writable, or give another one"
+                ) from error
             raise
 
 

@@ -51,6 +51,7 @@ DEFAULTS: Mapping[str, str] = {
     # Errors reach the caller as exceptions; a retried connection is not worth a log line.
     "log_level": "2",
 }
+_QUEUE, _LARGEST = "queue.buffering.max.kbytes", "message.max.bytes"
 _ALIASES = {
     "message.timeout.ms": "delivery.timeout.ms",
     "linger.ms": "queue.buffering.max.ms",
@@ -113,6 +114,13 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
             )
         texts[name] = text
     oauth.check(texts, sink)
+    queue, largest = texts.get(_QUEUE, ""), texts.get(_LARGEST, DEFAULTS[_LARGEST])
+    if queue.isdecimal() and largest.isdecimal() and 1024 * int(queue) < int(largest):
+        raise ConfigurationError(
+            f"{sink}: producer option {_QUEUE} is {queue}: a row as large as {_LARGEST}, {largest} "
+            f"bytes, would wait for room for ever; give at least {-(-int(largest) // 1024)} "
+            f"(buffer.memory: {largest} bytes), or a smaller {_LARGEST}"
+        )
     return texts
 
 
@@ -135,10 +143,10 @@ def producer_settings(servers: str, options: Mapping[str, str]) -> dict[str, str
     for name, alias in _ALIASES.items():
         if alias in options:
             del settings[name]
-    if (largest := options.get("message.max.bytes", "")).isdecimal():
+    if (largest := options.get(_LARGEST, "")).isdecimal():
         # A row above it would wait for room for ever.
-        kbytes = max(int(settings["queue.buffering.max.kbytes"]), 2 * int(largest) // 1024)
-        settings["queue.buffering.max.kbytes"] = str(kbytes)
+        kbytes = max(int(settings[_QUEUE]), 2 * int(largest) // 1024)
+        settings[_QUEUE] = str(kbytes)
     settings.update(options)
     settings["bootstrap.servers"] = servers
     settings["enable.idempotence"] = "true"

@@ -49,6 +49,11 @@ def test_credentials_are_written_once_for_source_and_sink() -> None:
         ({"max.request.size": "2000000"}, {"message.max.bytes": "2000000"}),
         ({"buffer.memory": "33554432"}, {"queue.buffering.max.kbytes": "32768"}),
         ({"linger.ms": "5", "kafka.batch.size": "1"}, {"linger.ms": "5", "batch.size": "1"}),
+        ({"kafka.batch.size": "0"}, {"batch.size": "1"}),
+        ({"send.buffer.bytes": "-1"}, {"socket.send.buffer.bytes": "0"}),
+        ({"receive.buffer.bytes": "-1"}, {"socket.receive.buffer.bytes": "0"}),
+        ({"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "0"}),
+        ({"retry.backoff.ms": "0"}, {"retry.backoff.ms": "1"}),
         ({"max.block.ms": "100"}, {}),
         ({"metadata.max.idle.ms": "1", "metric.reporters": "a.B"}, {}),
         (

@@ -148,6 +148,22 @@ def test_the_queue_holds_two_of_the_largest_rows_unless_it_is_given(
     assert settings["queue.buffering.max.kbytes"] == kbytes
 
 
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"queue.buffering.max.kbytes": 64}, "at least 1024"),
+        ({"buffer.memory": 65_536}, "at least 1024"),
+        ({"queue.buffering.max.kbytes": 64, "message.max.bytes": 65_537}, "at least 65"),
+    ],
+)
+def test_a_queue_that_no_largest_row_fits_into_is_refused(
+    options: dict[str, object], remedy: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="max.kbytes is 64: .*for ever; give " + remedy):
+        sink(producer_options=options)
+    assert sink(producer_options={"queue.buffering.max.kbytes": 64, "message.max.bytes": 65_536})
+
+
 def test_options_win_over_our_defaults_but_not_over_what_is_ours() -> None:
     options = {"linger.ms": 0, "delivery.timeout.ms": 5000}
     one = sink(producer_options=options, transaction_timeout="60s")

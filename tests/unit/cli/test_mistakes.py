@@ -1,0 +1,88 @@
+"""What is mistyped at the command line or in the environment: one paragraph that names the value
+and the remedy. How: the command itself, in an empty directory, with programs without Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seamark.operations.new_project import new_project
+
+PROGRAMS = {
+    "broken.py": "x = (\n",
+    "jobless.py": "import seamark\n",
+    "file": "",
+    "empty.toml": '[checkpoint]\nstorage = ""\n',
+    "number.toml": "[checkpoint]\nstorage = 3\n",
+}
+TYPED = [
+    ("list --storage file", {}, "file is not there, or is no directory", "SEAMARK_STORAGE"),
+    ("list", {"SEAMARK_CONFIG": "empty.toml"}, "storage is '';", "empty.toml)"),
+    ("list", {"SEAMARK_CONFIG": "number.toml"}, "seamark: CheckpointConfig: storage is 3;", ""),
+    ("run -d jobless.py", {"SEAMARK_HOME": "file"}, "file/logs", "another SEAMARK_HOME"),
+    ("run -d --log none/log jobless.py", {}, "none/log", "another --log"),
+    ("run jobless.py", {"SEAMARK_LOG_LEVEL": "loud"}, "SEAMARK_LOG_LEVEL is 'loud'", "INFO"),
+    ("dashboard --address no.invalid", {}, "no.invalid", "give another --address, or another"),
+    ("txn list broken.py", {}, "has ended (exit code 1) before", "see its own words above"),
+    ("audit broken.py", {}, "has ended (exit code 1) before", "see its own words above"),
+    ("run --plan broken.py", {}, "has ended (exit code 1) before", "see its own words above"),
+    ("txn list jobless.py", {}, "has ended (exit code 0)", "it must call job.run()"),
+    ("txn list --job b jobless.py", {}, "a job named 'b'", "correct --job"),
+    ("run --job b jobless.py", {}, "--job had no effect", "call job.run()"),
+    ("savepoint inspect none", {}, "none: there is no savepoint here", "check the path"),
+    ("topic create a --bootstrap-servers=", {}, "--bootstrap-servers is ''", "HOST:PORT"),
+    ("stop none --timeout often", {}, "'often' is not a duration", ""),
+]  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name, text in PROGRAMS.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def seamark(home: Path, typed: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SEAMARK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "seamark", *typed.split()],
+        cwd=home, capture_output=True, text=True, timeout=300,
+        env={**clean, "SEAMARK_HOME": str(home / "home"), "COLUMNS": "300", **variables},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("typed", "variables", "found", "remedy"), TYPED, ids=[each[0] for each in TYPED]
+)
+def test_a_mistake_names_the_value_and_the_remedy(
+    home: Path, typed: str, variables: dict[str, str], found: str, remedy: str
+) -> None:
+    ended = seamark(home, typed, variables)
+    assert ended.returncode in (2, 4), ended
+    assert found in ended.stderr, ended.stderr
+    assert remedy in ended.stderr[ended.stderr.index(found) :], ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_new_projects_makefile_bears_a_python_in_a_directory_with_a_space(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = home / "my venv" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    new_project(home / "shop")
+    done = subprocess.run(
+        ["make", "-C", home / "shop", "list"], check=False, capture_output=True, text=True
+    )
+    assert "checkpoints is not there" in done.stderr, done
+
+
+def test_a_timeout_may_be_a_number_of_seconds(home: Path) -> None:
+    ended = seamark(home, "stop none --timeout 30", {})
+    assert "holds no job 'none'" in ended.stderr
