@@ -34,9 +34,9 @@ from seamark.rest.epochs import EpochPage
 from seamark.rest.models import JobDetails, SavepointDisposalRequest
 from seamark.rest.observed import job_page, lineage_page
 from seamark.rest.operations import Operations, beside
-from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
+from seamark.runtime.checkpoint_history import READ_AT_ONCE, exists, jobs_in, open_storage
 from seamark.runtime.driver import ASK_S, Driver, DriverSilentError
-from seamark.runtime.listing import READ_AT_ONCE, known_lineages, open_job
+from seamark.runtime.listing import known_lineages, open_job
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.record import SAVEPOINT
 

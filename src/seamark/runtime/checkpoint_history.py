@@ -15,13 +15,16 @@ from seamark.checkpoint.envelope import open_envelope
 from seamark.checkpoint.lineages import lineage_directory, lineages_of
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
-from seamark.files import Directory, open_without_spark
+from seamark.files import Directory, in_threads, open_without_spark
 from seamark.files.deadline import open_local, with_deadlines
 from seamark.files.location import local_of
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.session import spark_session
+
+READ_AT_ONCE = 16
+"""Jobs of a storage asked for at a time: on an object store each costs some round trips."""
 
 
 def jobs_in(storage: str) -> list[str]:
@@ -30,9 +33,12 @@ def jobs_in(storage: str) -> list[str]:
     if not exists(storage):
         return []
     root = open_storage(storage)
-    places = ((name, f"{name}/{BELOW_CHECKPOINT}") for name in root.list(""))
-    found = (next((at for at in each if root.exists(f"{at}/job.json")), "") for each in places)
-    return sorted(filter(None, found))
+
+    def place(name: str) -> str:
+        places = (name, f"{name}/{BELOW_CHECKPOINT}")
+        return next((at for at in places if root.exists(f"{at}/job.json")), "")
+
+    return sorted(filter(None, in_threads(place, root.list(""), READ_AT_ONCE)))
 
 
 def lineages_in(storage: str, job: str) -> list[str]:

@@ -15,6 +15,7 @@ from seamark.api.declarations import DeclaredSink, DeclaredSource, JobDeclaratio
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.contracts.places import kafka_topic
 from seamark.contracts.sink import FilesSink
+from seamark.files import in_threads
 from seamark.files.location import local_of
 from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import JobFacts, OperatorPart, OtherJob, SinkPart, SourcePart
@@ -22,7 +23,7 @@ from seamark.model.errors import SeamarkError
 from seamark.model.findings import FindingCode, heaviest_first
 from seamark.model.guarantee import SinkWay
 from seamark.model.job_graph import JobGraph
-from seamark.runtime.checkpoint_history import current_directory, jobs_in
+from seamark.runtime.checkpoint_history import READ_AT_ONCE, current_directory, jobs_in
 from seamark.runtime.file_sources import FilesRead, files_read, is_directory
 from seamark.runtime.inspection import scope_findings
 from seamark.runtime.kafka_topics import kafka_options, subscription
@@ -137,16 +138,23 @@ def upstream(graph: JobGraph, uid: str) -> tuple[str, ...] | None:
 def other_jobs(storage: str, directory: str) -> list[OtherJob]:
     """Return the storage's jobs in other directories without a recorded end, as far as they can be
     read."""
-    others = []
+
+    def unended(other: str) -> OtherJob | None:
+        try:
+            execution = newest_execution(storage, current_directory(storage, other))
+            if execution is None or execution.end is not None:
+                return None
+            return _other_job(other, execution.start.pages.get("guarantees", {}))
+        except (SeamarkError, OSError, TypeError, KeyError, AttributeError) as error:
+            log.info("job %s of %s is not looked at: %s", other, storage, error)
+            return None
+
     try:
-        for other in jobs_in(storage):
-            at = current_directory(storage, other)
-            execution = newest_execution(storage, at) if other != directory else None
-            if execution is not None and execution.end is None:
-                others.append(_other_job(other, execution.start.pages.get("guarantees", {})))
-    except (SeamarkError, OSError, TypeError, KeyError, AttributeError) as error:
+        others = [other for other in jobs_in(storage) if other != directory]
+    except (SeamarkError, OSError) as error:
         log.info("the other jobs of %s are not looked at: %s", storage, error)
-    return others
+        return []
+    return [job for job in in_threads(unended, others, READ_AT_ONCE) if job is not None]
 
 
 def _other_job(name: str, page: Mapping[str, Any]) -> OtherJob:

@@ -12,6 +12,7 @@ from seamark.checkpoint.store import CheckpointStore
 from seamark.files import in_threads
 from seamark.model.errors import CheckpointError, CorruptRecordError, UserError
 from seamark.runtime.checkpoint_history import (
+    READ_AT_ONCE,
     current_directory,
     jobs_in,
     lineages_in,
@@ -20,7 +21,6 @@ from seamark.runtime.checkpoint_history import (
 
 log = logging.getLogger(__name__)
 
-READ_AT_ONCE = 16
 _SOME_OF_AN_ID = re.compile(r"[0-9a-f]{4,32}")
 
 

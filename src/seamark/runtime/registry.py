@@ -11,8 +11,9 @@ from seamark.files import in_threads
 from seamark.model.errors import CorruptRecordError
 from seamark.model.job_state import JobState
 from seamark.protocol.verdicts import DriverState
+from seamark.runtime.checkpoint_history import READ_AT_ONCE
 from seamark.runtime.driver import Driver, is_alive
-from seamark.runtime.listing import READ_AT_ONCE, ListedJob, find_listed, listed, open_job
+from seamark.runtime.listing import ListedJob, find_listed, listed, open_job
 
 log = logging.getLogger(__name__)
 

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint.executions import ExecutionEnd, ExecutionStart, ExecutionStore
+from seamark.checkpoint.executions import Execution, ExecutionEnd, ExecutionStart, ExecutionStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.files.deadline import open_local
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
 from seamark.protocol.verdicts import DriverState
+from seamark.runtime import job_facts
 from seamark.runtime.checkpoint_history import open_storage, open_store
-from seamark.runtime.listing import directory_of
+from seamark.runtime.listing import directory_of, newest_execution
 from seamark.runtime.registry import driver_state, find_job, list_jobs
 
 
-def add(storage: Path, directory: str, name: str, *, executed_as: str = "") -> str:
-    """Make an ended job; return its id."""
+def add(
+    storage: Path, directory: str, name: str, *, executed_as: str = "", ended: bool = True
+) -> str:
+    """Make a job; return its id."""
     files = open_local(storage / directory)
     spark = files if directory != name else open_local(storage / directory / "spark")
     identity = CheckpointStore(files, spark).open(name)
     start = ExecutionStart(identity.job_id, executed_as or name, "here", 1, 100.0, "")
-    ExecutionStore(files).end(
-        ExecutionStore(files).begin(start), ExecutionEnd(JobState.FINISHED, 1)
-    )
+    number = ExecutionStore(files).begin(start)
+    if ended:
+        ExecutionStore(files).end(number, ExecutionEnd(JobState.FINISHED, 1))
     return identity.job_id
 
 
@@ -90,3 +94,24 @@ def test_of_a_driver_with_a_damaged_lease_nothing_is_known(tmp_path: Path) -> No
     assert store.claim_generation(1)
     (tmp_path / "orders/lease/1.json").write_bytes(b"{")
     assert driver_state(f"file://{tmp_path}", "orders", store) is DriverState.UNKNOWN
+
+
+def test_a_start_looks_at_the_other_jobs_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an object store each look costs round trips. One that fails hides no other job."""
+    for name in ("damaged", "first", "own", "second"):
+        add(tmp_path, name, name, ended=False)
+    add(tmp_path, "ended", "ended")
+    both = threading.Barrier(2)
+
+    def looked_at(storage: str, job: str) -> Execution | None:
+        if job == "damaged":
+            raise OSError("away")
+        if job in ("first", "second"):
+            both.wait(60)
+        return newest_execution(storage, job)
+
+    monkeypatch.setattr(job_facts, "newest_execution", looked_at)
+    found = job_facts.other_jobs(f"file://{tmp_path}", "own")
+    assert [job.name for job in found] == ["first", "second"]
