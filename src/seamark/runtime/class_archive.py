@@ -4,6 +4,8 @@ less CPU to its first epoch.
 `make` runs a small job whose JVM writes down the classes that it has loaded. Java checks an archive
 itself: with another Java, or other jars on Spark's class path, it loads the classes as ever. A
 connector that is added to a running Spark is in none.
+
+Invariant: a file under its final name is whole.
 """
 
 import os
@@ -97,4 +99,6 @@ def make(place: Path | None = None) -> None:
         for file in written.values():
             if not file.exists():
                 raise SeamarkError(f"this Java wrote no class archive:\n{done.stderr[-2000:]}")
+            with file.open("rb") as archive:
+                os.fsync(archive.fileno())  # Java crashes at one that a lost page has cut short
             file.replace(place / file.name)
