@@ -59,3 +59,18 @@ def test_a_driver_maps_the_archives(tmp_path: Path) -> None:
         for line in made.stdout.splitlines()
     )
     assert is_mapped(OWN_SESSION, sys.executable)
+
+
+def test_where_nothing_can_be_written_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("seamark"), "class-archive"],
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "cannot be kept in" in done.stderr
+    assert "XDG_CACHE_HOME" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from seamark.model.errors import MissingDependencyError, SeamarkError
+from seamark.model.errors import MissingDependencyError, SeamarkError, UserError
 from seamark.runtime import jars
 
 SUBMIT_VARIABLE, LAUNCHER_VARIABLE = "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"
@@ -76,29 +76,41 @@ def variables(place: Path | None = None) -> dict[str, str]:
 
 
 def make(place: Path | None = None) -> None:
-    """Write the archives, in half a minute or so. Raises SeamarkError if this Java writes none."""
+    """Write the archives, in half a minute or so. Raises MissingDependencyError without Java or
+    PySpark, UserError if nothing can be written there, SeamarkError if this Java writes none."""
+    jars.find_java()
     place = place or directory()
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place) as scratch:
-        (Path(scratch) / "app.py").write_text(_PROGRAM)
-        written = {name: Path(scratch) / file for name, file in _NAMES.items()}
-        options = "-XX:ArchiveClassesAtExit={} -Xlog:disable -Xlog:all=error".format
-        done = subprocess.run(
-            [sys.executable, "app.py", str(_TRAINING_S)],
-            env={
-                **os.environ,
-                **{name: options(file) for name, file in written.items()},
-                "SPARK_LOCAL_IP": "127.0.0.1",
-            },
-            cwd=scratch,
-            capture_output=True,
-            text=True,
-            timeout=3 * _TRAINING_S,
-            check=False,
-        )
-        for file in written.values():
-            if not file.exists():
-                raise SeamarkError(f"this Java wrote no class archive:\n{done.stderr[-2000:]}")
-            with file.open("rb") as archive:
-                os.fsync(archive.fileno())  # Java crashes at one that a lost page has cut short
-            file.replace(place / file.name)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place) as scratch:
+            _train(Path(scratch), place)
+    except OSError as error:
+        raise UserError(
+            f"class archives cannot be kept in {place}: {error.strerror or error}; make room, make "
+            "it writable for this user, or set XDG_CACHE_HOME to a directory that is"
+        ) from error
+
+
+def _train(scratch: Path, place: Path) -> None:
+    (scratch / "app.py").write_text(_PROGRAM)
+    written = {name: scratch / file for name, file in _NAMES.items()}
+    options = "-XX:ArchiveClassesAtExit={} -Xlog:disable -Xlog:all=error".format
+    done = subprocess.run(
+        [sys.executable, "app.py", str(_TRAINING_S)],
+        env={
+            **os.environ,
+            **{name: options(file) for name, file in written.items()},
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+        cwd=scratch,
+        capture_output=True,
+        text=True,
+        timeout=3 * _TRAINING_S,
+        check=False,
+    )
+    for file in written.values():
+        if not file.exists():
+            raise SeamarkError(f"this Java wrote no class archive:\n{done.stderr[-2000:]}")
+        with file.open("rb") as archive:
+            os.fsync(archive.fileno())  # Java crashes at one that a lost page has cut short
+        file.replace(place / file.name)
