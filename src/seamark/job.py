@@ -196,8 +196,8 @@ class Job:
         graph = job_graph(declared) if declared.sinks else JobGraph()
         report = job_report(declared, graph, spark)
         if preflight:
-            found = server_findings(declared, graph, spark, self._current())
-            report = report.with_findings(found)
+            findings = server_findings(declared, graph, spark, self._current())
+            report = report.with_findings(findings)
         redactor = job_redactor(spark, declared, self._storage, self._secrets)
         return report.hidden(redactor.everywhere)
 

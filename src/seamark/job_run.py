@@ -143,11 +143,11 @@ class JobRun:
 
 def _refuse(job: str, findings: Iterable[Finding]) -> None:
     """Raise ConfigurationError if a finding stops the job."""
-    found = errors(findings)
-    if len(found) == 1:
-        raise ConfigurationError(found[0])
-    if found:
-        raise ConfigurationError(f"Job {job!r}: " + "; ".join(map(str, found)))
+    refusals = errors(findings)
+    if len(refusals) == 1:
+        raise ConfigurationError(refusals[0])
+    if refusals:
+        raise ConfigurationError(f"Job {job!r}: " + "; ".join(map(str, refusals)))
 
 
 def _warn(findings: Iterable[Finding]) -> None:

@@ -57,13 +57,13 @@ def whole_bytes(value: Size, setting: str, *, least: int = 0) -> int:
     `setting` is the name for the error, e.g. ``CheckpointConfig: max_in_flight_bytes``. Raises
     ConfigurationError for anything but a size of at least `least` bytes.
     """
-    found = None
+    size = None
     if isinstance(value, int) and not isinstance(value, bool):
-        found = value
+        size = value
     elif isinstance(value, str) and (match := _SIZE.fullmatch(value)):
-        found = round(float(match[1]) * _UNITS[match[2].lower()])
-    if found is not None and found >= least:
-        return found
+        size = round(float(match[1]) * _UNITS[match[2].lower()])
+    if size is not None and size >= least:
+        return size
     raise ConfigurationError(
         f"{setting}: {value!r} is not a size of at least {least} bytes; give a number of bytes, or "
         'text such as "64MB" or "1GB"'

@@ -211,13 +211,13 @@ def _from_command_line() -> dict[str, Setting]:
 
 
 def _parse_texts(texts: Iterable[str]) -> dict[str, Setting]:
-    found = {}
+    settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
             raise ConfigurationError(f"-D {text!r}: give key=value, e.g. -D checkpoint.interval=5s")
-        found[_known(key.strip(), COMMAND_LINE)] = Setting(_scalar(value.strip()), COMMAND_LINE)
-    return found
+        settings[_known(key.strip(), COMMAND_LINE)] = Setting(_scalar(value.strip()), COMMAND_LINE)
+    return settings
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -257,8 +257,8 @@ def _known(key: str, origin: str) -> str:
 
 def _chosen(settings: Mapping[str, Setting], names: Iterable[str], prefix: str) -> dict[str, Any]:
     """Return the given values, by their names without the prefix."""
-    found = {name: settings[prefix + name] for name in names}
-    return {name: s.value for name, s in found.items() if s.origin != DEFAULT}
+    named = {name: settings[prefix + name] for name in names}
+    return {name: s.value for name, s in named.items() if s.origin != DEFAULT}
 
 
 def _strategy(settings: Mapping[str, Setting]) -> RestartStrategy:

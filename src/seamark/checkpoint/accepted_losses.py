@@ -57,8 +57,8 @@ class AcceptedLoss:
 def read_losses(files: Directory) -> Sequence[AcceptedLoss]:
     """Return the accepted losses of a job's directory, by epoch and sink; logs damaged records."""
     names = [name for name in files.list(LOSSES) if name.endswith(".json")]
-    found = (load_for_people(files, _KIND, f"{LOSSES}/{name}", AcceptedLoss) for name in names)
-    return sorted(filter(None, found), key=lambda loss: (loss.epoch, loss.sink))
+    losses = (load_for_people(files, _KIND, f"{LOSSES}/{name}", AcceptedLoss) for name in names)
+    return sorted(filter(None, losses), key=lambda loss: (loss.epoch, loss.sink))
 
 
 def find_loss(files: Directory, epoch: int, sink: str) -> AcceptedLoss | None:

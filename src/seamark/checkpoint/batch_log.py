@@ -45,27 +45,27 @@ class StoredLog:
 
     def entries(self) -> Mapping[int, Entry]:
         """See `BatchLog`: the newest decision, and all behind it."""
-        found: dict[int, Entry] = {}
+        entries: dict[int, Entry] = {}
         names = self.files.list("log")
         for number in reversed(numbered(names, ".json")):
-            found[number] = entry = self.entry(number)
+            entries[number] = entry = self.entry(number)
             if isinstance(entry, Decided):
-                found[number] = replace(entry, committed=f"{number}{_MARK}.json" in names)
+                entries[number] = replace(entry, committed=f"{number}{_MARK}.json" in names)
                 break
-        self._read = found
-        return found
+        self._read = entries
+        return entries
 
     def kept(self) -> Mapping[int, Entry]:
         """Return every readable entry that is kept, ascending; for people and audits."""
         names, known = self.files.list("log"), self._kept
 
         def read(number: int) -> Entry | None:
-            found = known.get(number)
-            return found or load_for_people(self.files, "batch-log", _path(number), _entry_of)
+            stored = known.get(number)
+            return stored or load_for_people(self.files, "batch-log", _path(number), _entry_of)
 
         numbers = numbered(names, ".json")
-        found = zip(numbers, in_threads(read, numbers, _READERS), strict=True)
-        self._kept = {number: entry for number, entry in found if entry is not None}
+        stored = zip(numbers, in_threads(read, numbers, _READERS), strict=True)
+        self._kept = {number: entry for number, entry in stored if entry is not None}
         marked = set(numbered(names, f"{_MARK}.json"))
         return {
             number: replace(entry, committed=number in marked)

@@ -100,13 +100,13 @@ class ChannelState:
         stages: Sequence[Mapping[str, Any]], event_times: Sequence[int | None] = ()
     ) -> "ChannelState":
         """Read `to_json`'s form; raises KeyError, TypeError or ValueError for any other."""
-        found = ChannelState(
+        state = ChannelState(
             tuple(read_as(Stage, each, newer=True) for each in stages), tuple(event_times)
         )
-        for segment in found.segments():
+        for segment in state.segments():
             if parse_path(segment.file.path) is None:
                 raise ValueError(f"{segment.file.path!r} is not the path of a channel-state file")
-        return found
+        return state
 
 
 NO_CHANNEL_STATE = ChannelState()

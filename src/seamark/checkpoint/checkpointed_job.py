@@ -99,8 +99,8 @@ class CheckpointedJob:
             if not files:
                 return []
             directory = open_directory(self.store.channel_state_uri, self.hadoop)
-            found = ((path, problem(directory, file)) for path, file in files.items())
-            return [f"{CHANNEL_STATE}/{path}: {fault}" for path, fault in found if fault]
+            faults = ((path, problem(directory, file)) for path, file in files.items())
+            return [f"{CHANNEL_STATE}/{path}: {fault}" for path, fault in faults if fault]
 
         return storage_call(LONG_CALL_S, look, "read", f"{self.store.uri}/{CHANNEL_STATE}")
 
@@ -115,10 +115,10 @@ class CheckpointedJob:
         sink = self.sinks[uid]
         if not isinstance(sink, SpooledSink):
             return part, {}
-        found = {data: sink.load(data) for data in part.committables}
+        loaded = {data: sink.load(data) for data in part.committables}
         context = self.context(uid, generation, identity)
-        unsent = sink.find_unsent(list(found.values()), context)
-        left = [data for data, committable in found.items() if committable.handle in unsent]
+        unsent = sink.find_unsent(list(loaded.values()), context)
+        left = [data for data, committable in loaded.items() if committable.handle in unsent]
         at = spool_directory(uid)
         return (
             SinkEpoch(part.rows, tuple(left)),

@@ -50,7 +50,7 @@ def undrained(entry: bytes) -> bytes:
 
 def _metadata(entry: bytes) -> dict[str, int]:
     try:
-        found = json.loads(entry.decode().split("\n")[1])
+        metadata = json.loads(entry.decode().split("\n")[1])
     except (ValueError, IndexError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}

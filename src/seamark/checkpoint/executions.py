@@ -184,18 +184,18 @@ class ExecutionStore:
     def all(self) -> list[Execution]:
         """Return every readable execution, the oldest first."""
         # An object store takes its time for each file.
-        found = in_threads(self.read, self.numbers(), _READERS)
-        return [execution for execution in found if execution is not None]
+        executions = in_threads(self.read, self.numbers(), _READERS)
+        return [execution for execution in executions if execution is not None]
 
     def read(self, number: int) -> Execution | None:
         """Return one execution, without its unreadable parts; None if its start is unreadable."""
         directory = f"executions/{number}"
         names = self._files.list(directory)
         path = f"{directory}/started.json"
-        found = self._open(path, "execution", lambda body: (_start(body), body))
-        if found is None:
+        record = self._open(path, "execution", lambda body: (_start(body), body))
+        if record is None:
             return None
-        start, body = found
+        start, body = record
         end = None
         if "ended.json" in names:
             end = self._open(f"{directory}/ended.json", "execution-end", _end)

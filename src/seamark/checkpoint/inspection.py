@@ -70,20 +70,20 @@ class Inspection:
 
 def inspect(store: CheckpointStore, epoch: int) -> Inspection:
     """Check every file needed by the checkpoint of one epoch; reads its state to the end."""
-    found = Inspection(epoch)
-    manifest = _records(store, epoch, found)
-    _logs(store.spark_files, epoch, manifest, found)
-    _state(store, epoch, manifest, found)
-    found.files = list(dict.fromkeys(found.files))
-    found.problems = list(dict.fromkeys(found.problems))
-    return found
+    inspection = Inspection(epoch)
+    manifest = _records(store, epoch, inspection)
+    _logs(store.spark_files, epoch, manifest, inspection)
+    _state(store, epoch, manifest, inspection)
+    inspection.files = list(dict.fromkeys(inspection.files))
+    inspection.problems = list(dict.fromkeys(inspection.problems))
+    return inspection
 
 
 def inspect_records(store: CheckpointStore, epoch: int) -> Inspection:
     """Check Seamark's records of one epoch alone."""
-    found = Inspection(epoch)
-    _records(store, epoch, found)
-    return found
+    inspection = Inspection(epoch)
+    _records(store, epoch, inspection)
+    return inspection
 
 
 def require_sound(
@@ -110,11 +110,11 @@ def require_sound(
         problems = _job_records(store)
         if store.files.exists("job.json"):
             if latest in epochs:
-                found = inspect(store, latest)
-                problems += found.problems
-                if not problems and found.uncommitted is not None:
-                    problems += find_damaged_rows(latest, found.uncommitted)
-                if found.void:  # the job goes on from the epoch before
+                inspection = inspect(store, latest)
+                problems += inspection.problems
+                if not problems and inspection.uncommitted is not None:
+                    problems += find_damaged_rows(latest, inspection.uncommitted)
+                if inspection.void:  # the job goes on from the epoch before
                     problems += inspect(store, latest - 1).problems if latest - 1 in epochs else []
             problems += _unsettled(store, latest, epochs)
             problems += _later(store, latest)
@@ -185,8 +185,8 @@ def newest_complete(store: CheckpointStore, up_to: int) -> int | None:
     """Return the newest epoch, at most `up_to`, whose checkpoint has no problem."""
     for epoch in reversed(store.epochs()):
         if epoch <= up_to and store.spark_files.exists(f"commits/{epoch}"):
-            found = inspect(store, epoch)
-            if not found.problems and not found.void:
+            inspection = inspect(store, epoch)
+            if not inspection.problems and not inspection.void:
                 return epoch
     return None
 
@@ -224,9 +224,9 @@ def _job_records(store: CheckpointStore) -> list[str]:
     return problems
 
 
-def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest | None:
+def _records(store: CheckpointStore, epoch: int, inspection: Inspection) -> Manifest | None:
     """Check the epoch's own records; return its manifest."""
-    files, problems, at = store.files, found.problems, f"epochs/{epoch}"
+    files, problems, at = store.files, inspection.problems, f"epochs/{epoch}"
     names = set(files.list(at))
     bodies = {
         name: _open(files, match[1] or match[3], f"{at}/{name}", problems)
@@ -256,8 +256,8 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
                 for g in prepared
                 if bodies.get(f"sealed.{g}.json", {}).get("seal") != Seal.ABORT.value
             ]
-            found.uncommitted = max(standing, default=None)
-            found.void = bool(prepared) and not standing
+            inspection.uncommitted = max(standing, default=None)
+            inspection.void = bool(prepared) and not standing
     return read_manifest(files, epoch)
 
 
@@ -304,22 +304,22 @@ def _later(store: CheckpointStore, latest: int) -> list[str]:
 # --- Spark's files
 
 
-def _logs(spark: Directory, epoch: int, manifest: Manifest | None, found: Inspection) -> None:
+def _logs(spark: Directory, epoch: int, manifest: Manifest | None, inspection: Inspection) -> None:
     expected = dict(manifest.files) if manifest is not None else {}
     paths = [_held(spark, path, epoch) for path in expected]
     if not paths:
         try:
             paths = log_paths(spark, epoch)
         except FileNotFoundError:
-            found.problems.append(f"{spark.uri}/offsets/{epoch}: missing")
+            inspection.problems.append(f"{spark.uri}/offsets/{epoch}: missing")
         except CorruptRecordError as error:
-            found.problems.append(str(error))
-    found.files += paths
+            inspection.problems.append(str(error))
+    inspection.files += paths
     for path in paths:
-        _guard(found.problems, _small_file, spark, path, expected.get(path))
+        _guard(inspection.problems, _small_file, spark, path, expected.get(path))
     for log in ("offsets", "commits"):
         if f"{log}/{epoch}" in paths:
-            _guard(found.problems, read_log, spark, f"{log}/{epoch}")
+            _guard(inspection.problems, read_log, spark, f"{log}/{epoch}")
 
 
 def _held(spark: Directory, path: str, epoch: int) -> str:
@@ -352,17 +352,17 @@ def _whole_log(spark: Directory, path: str) -> None:
 
 
 def _state(
-    store: CheckpointStore, epoch: int, manifest: Manifest | None, found: Inspection
+    store: CheckpointStore, epoch: int, manifest: Manifest | None, inspection: Inspection
 ) -> None:
     spark = store.spark_files
     groups = manifest.stores if manifest is not None else _earlier_stores(store, epoch)
     tree = StateTree.read(spark)
     if manifest is None:
         metadata = metadata_at(tree.metadata, epoch)
-        found.files += metadata
+        inspection.files += metadata
         groups = groups or tuple(tree.groups())
         for path in metadata:
-            _guard(found.problems, _small_file, spark, path, None)
+            _guard(inspection.problems, _small_file, spark, path, None)
     if not groups:
         return
     try:
@@ -371,14 +371,14 @@ def _state(
         commit = []  # reported already
     for directory in store_directories(groups):
         needed, missing = tree.chain(directory, epoch + 1, unique_ids(commit, directory))
-        found.problems += [f"{spark.uri}/{path}: missing" for path in missing]
+        inspection.problems += [f"{spark.uri}/{path}: missing" for path in missing]
         sizes: dict[str, int | None] = dict.fromkeys(needed)
         for path in needed:
             if path.endswith(".zip"):
-                sizes |= _guard(found.problems, zip_references, spark, path) or {}
+                sizes |= _guard(inspection.problems, zip_references, spark, path) or {}
         for path, size in sizes.items():
-            _guard(found.problems, _state_file, spark, path, size)
-        found.files += sizes
+            _guard(inspection.problems, _state_file, spark, path, size)
+        inspection.files += sizes
 
 
 def _state_file(spark: Directory, path: str, expected: int | None) -> None:
@@ -436,8 +436,8 @@ def standing_attempts(store: CheckpointStore, after: int) -> Iterator[Mapping[st
 
 def committables_of(attempts: Iterable[Mapping[str, SinkEpoch]]) -> Counter[str]:
     """Return the number of transactions of each sink."""
-    found = Counter[str]()
+    counts = Counter[str]()
     for parts in attempts:
         for uid, part in parts.items():
-            found[uid] += len(part.committables)
-    return found
+            counts[uid] += len(part.committables)
+    return counts

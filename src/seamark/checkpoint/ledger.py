@@ -160,9 +160,9 @@ def read_ledger(store: CheckpointStore) -> Ledger:
         before = page
     for epoch in entries:
         unreadable.pop(epoch, None)
-    found = [entries[epoch] for epoch in sorted(entries)]
-    later = [entry for entry in found if entry.epoch > totals.last]
-    return Ledger(found, totals.with_epochs(later, unreadable), unreadable)
+    shown = [entries[epoch] for epoch in sorted(entries)]
+    later = [entry for entry in shown if entry.epoch > totals.last]
+    return Ledger(shown, totals.with_epochs(later, unreadable), unreadable)
 
 
 def _newest_totals(store: CheckpointStore) -> Totals:

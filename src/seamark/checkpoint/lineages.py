@@ -50,8 +50,8 @@ def lineages_of(files: Directory) -> list[int]:
     CheckpointError if a lineage in the middle is gone, and RecordNotStoredError.
     """
     chain, begun = [1], begun_lineages(files)
-    while (found := _successor(files, chain[-1], begun)) is not None:
-        chain.append(found)
+    while (successor := _successor(files, chain[-1], begun)) is not None:
+        chain.append(successor)
     current = lineage_directory(chain[-1])
     if current and not _list(files, f"{current}/lease"):
         later = [lineage_directory(each) for each in begun if each > chain[-1]]
@@ -72,8 +72,8 @@ def _successor(files: Directory, number: int, begun: list[int]) -> int | None:
         path = f"{leases}/{newest}.json"
         try:
             with storage_faults(files.uri, path, "read"):
-                found = read_record(files, "lease", path).get(SUPERSEDED_BY)
-            return None if found is None else int(found["lineage"])
+                superseded_by = read_record(files, "lease", path).get(SUPERSEDED_BY)
+            return None if superseded_by is None else int(superseded_by["lineage"])
         except FileNotFoundError:  # settled meanwhile: there is a newer one
             continue
         except CorruptRecordError as error:

@@ -77,14 +77,14 @@ class ManifestWriter:
             tree = StateTree.read(self._spark)
             self._state = tree.metadata, tree.groups()
         metadata, stores = self._state
-        found = {}
+        described = {}
         logs = log_paths(self._spark, epoch, self._by_directory)
         for path in [*logs, *metadata_at(metadata, epoch)]:
             if path not in self._known:
                 data = self._spark.read(path)
                 self._known[path] = len(data), zlib.crc32(data)
-            found[path] = self._known[path]
-        self._known = found
-        body = {"epoch": epoch, "files": found, "stores": stores}
+            described[path] = self._known[path]
+        self._known = described
+        body = {"epoch": epoch, "files": described, "stores": stores}
         # If there is one, a driver that fenced this one was first.
         create_record(self._files, "manifest", manifest_path(epoch), body)

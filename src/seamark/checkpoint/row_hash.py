@@ -112,10 +112,10 @@ def row_hashes(batch: pa.RecordBatch) -> Any:
 
 def value_hashes(values: pa.Array) -> Any:
     """Return the hash of each value (uint64); the type says how."""
-    found = _hashes(values)
+    hashes = _hashes(values)
     if values.null_count:
-        found[nulls(values)] = _NULL
-    return found
+        hashes[nulls(values)] = _NULL
+    return hashes
 
 
 def _hashes(values: pa.Array) -> Any:
@@ -233,9 +233,9 @@ def _of_text(offsets: Any, data: Any) -> Any:
     """Return the hash of the bytes between any two successive offsets."""
     hashes = np.empty(len(offsets) - 1, np.uint32)
     _bytes_hash()(offsets, data if len(data) else np.zeros(1, np.uint8), hashes)
-    found = np.multiply(offsets[1:] - offsets[:-1], P3, dtype=np.uint64, casting="unsafe")
-    found += hashes
-    return found
+    products = np.multiply(offsets[1:] - offsets[:-1], P3, dtype=np.uint64, casting="unsafe")
+    products += hashes
+    return products
 
 
 # --- the hash of bytes
@@ -252,10 +252,10 @@ def _bytes_hash() -> _BytesHash:
     lengths = np.array([*range(100), 0, 1000, 5], np.int32)
     offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)))
     data = rng.integers(0, 256, int(offsets[-1]), np.uint8)
-    expected, found = np.empty(len(lengths), np.uint32), np.empty(len(lengths), np.uint32)
+    expected, hashed = np.empty(len(lengths), np.uint32), np.empty(len(lengths), np.uint32)
     numpy_bytes_hash(offsets, data, expected)
-    native(offsets, data, found)
-    if (expected != found).any():
+    native(offsets, data, hashed)
+    if (expected != hashed).any():
         log.info("pyarrow %s computes other hashes of bytes; numpy does it", pa.__version__)
         return numpy_bytes_hash
     return native

@@ -250,9 +250,9 @@ class SinkCommits:
         `once`: ask once."""
         attached = self._attached[uid]
         left = [
-            found.committable
-            for found in self.list_lingering(uid, once=once)
-            if found.generation < below_generation and found.committable.handle not in keep
+            lingering.committable
+            for lingering in self.list_lingering(uid, once=once)
+            if lingering.generation < below_generation and lingering.committable.handle not in keep
         ]
         if left:
             log.info("sink %s: aborting %d lingering transactions: %s", uid, len(left), _some(left))
@@ -330,7 +330,7 @@ class SinkCommits:
     def handles(self, epoch: int, generation: int) -> set[str]:
         """Return the transaction handles of one stored attempt, of all sinks."""
         stored = self.stored(epoch, generation).values()
-        return {committable.handle for found in stored for committable in found}
+        return {committable.handle for committables in stored for committable in committables}
 
     def remembered_handles(self) -> set[str]:
         """Return the transaction handles of every attempt remembered and not yet forgotten."""
@@ -399,7 +399,7 @@ class SinkCommits:
         of these transactions. Raises UserError for an answer that is no list of outcomes."""
         try:
             answers = call(asked)
-            found = list(answers) if isinstance(answers, Iterable) else answers
+            outcomes = list(answers) if isinstance(answers, Iterable) else answers
         except SeamarkError:
             raise
         except Exception as error:
@@ -410,13 +410,13 @@ class SinkCommits:
         self._said.pop(uid, None)
         outcome = type(retry)
         if (
-            isinstance(found, list)
-            and len(found) == len(asked)
-            and all(isinstance(each, outcome) for each in found)
+            isinstance(outcomes, list)
+            and len(outcomes) == len(asked)
+            and all(isinstance(each, outcome) for each in outcomes)
         ):
-            return found
+            return outcomes
         raise UserError(
-            f"sink {uid!r}: {call.__name__} returned {reprlib.repr(found)}; mend its committer, "
+            f"sink {uid!r}: {call.__name__} returned {reprlib.repr(outcomes)}; mend its committer, "
             f"which has to return one {outcome.__name__} for each of the {len(asked)} "
             "transactions, and start the job again"
         )
@@ -445,14 +445,15 @@ class SinkCommits:
             ),
             once=once,
         )
-        found = [
+        committed = [
             c for c, o in zip(committables, outcomes, strict=True) if o is AbortOutcome.COMMITTED
         ]
-        if found and not committed_is_right:
+        if committed and not committed_is_right:
             raise CommittedElsewhereError(
-                f"sink {uid!r}: transactions of {what} that must be aborted ({_some(found)}) are "
-                "committed already, and not by a driver of this job: something else ended them. "
-                "Their rows are visible and would be written again; find out who committed them"
+                f"sink {uid!r}: transactions of {what} that must be aborted ({_some(committed)}) "
+                "are committed already, and not by a driver of this job: something else ended "
+                "them. Their rows are visible and would be written again; find out who committed "
+                "them"
             )
 
     def parts(self, epoch: int, generation: int) -> Mapping[str, SinkEpoch]:

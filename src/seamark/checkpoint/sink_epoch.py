@@ -164,5 +164,5 @@ class Tally:
         first = np.add.reduceat(hashes, firsts)
         second = np.add.reduceat(hashes * hashes, firsts)
         for at, (target, start, end) in enumerate(targets.groups):
-            found = RowSums(end - start, int(first[at]), int(second[at]))
-            self._targets[target] = self._targets.get(target, NO_ROWS) + found
+            part_sums = RowSums(end - start, int(first[at]), int(second[at]))
+            self._targets[target] = self._targets.get(target, NO_ROWS) + part_sums

@@ -77,13 +77,13 @@ class StateTree:
         return tree
 
     def _add(self, path: str) -> None:
-        found = _VERSIONED.fullmatch(path)
-        if found is not None and found["crc"]:
+        match = _VERSIONED.fullmatch(path)
+        if match is not None and match["crc"]:
             self.checksums.add(path)
-        elif found is not None:
-            versions = self.stores.setdefault(found["store"], {})
-            versions.setdefault(int(found["version"]), []).append(
-                _Version(path, found["kind"], found["id"])
+        elif match is not None:
+            versions = self.stores.setdefault(match["store"], {})
+            versions.setdefault(int(match["version"]), []).append(
+                _Version(path, match["kind"], match["id"])
             )
         elif "/_metadata/" in path or "/_stateSchema/" in path:
             self.metadata.append(path)
@@ -110,7 +110,7 @@ class StateTree:
         if ids and version:
             own = [f for f in versions.pop(version, []) if f.id in ids]
             versions |= {version: own} if own else {}
-        whole = [v for v, found in versions.items() if v <= version and _each_is_whole(found)]
+        whole = [v for v, files in versions.items() if v <= version and _each_is_whole(files)]
         start = max(whole, default=0)
         needed = [f.name for f in versions.get(start, []) if f.kind in _WHOLE]
         for v in range(start + 1, version + 1):
@@ -123,13 +123,13 @@ class StateTree:
         return needed, missing
 
     def _extension(self, store: str) -> str:
-        kinds = {f.kind for found in self.stores.get(store, {}).values() for f in found}
+        kinds = {f.kind for files in self.stores.get(store, {}).values() for f in files}
         return next((kind for kind in ("changelog", "zip") if kind in kinds), "delta")
 
 
-def _each_is_whole(found: Iterable[_Version]) -> bool:
+def _each_is_whole(files: Iterable[_Version]) -> bool:
     """Whether each attempt at a version has left a whole copy: a load may begin with it."""
-    return {f.id for f in found} == {f.id for f in found if f.kind in _WHOLE}
+    return {f.id for f in files} == {f.id for f in files if f.kind in _WHOLE}
 
 
 def store_directories(groups: Iterable[StoreGroup]) -> list[str]:
@@ -149,17 +149,17 @@ def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
     operator's file in force is the newest up to `epoch`, or, if that is gone, the oldest of the
     later ones.
     """
-    found: list[str] = []
+    current: list[str] = []
     versions: dict[str, list[int]] = {}
     for path in paths:
         if match := METADATA_VERSION.fullmatch(path):
             versions.setdefault(match[1], []).append(int(match[2]))
         else:
-            found.append(path)
+            current.append(path)
     for directory, numbers in versions.items():
         until = [number for number in numbers if number <= epoch]
-        found.append(f"{directory}{max(until) if until else min(numbers)}")
-    return found
+        current.append(f"{directory}{max(until) if until else min(numbers)}")
+    return current
 
 
 def log_paths(files: Directory, epoch: int, by_directory: ByDirectory | None = None) -> list[str]:
@@ -184,8 +184,8 @@ def log_paths(files: Directory, epoch: int, by_directory: ByDirectory | None = N
         limit = offset.get("logOffset") if isinstance(offset, dict) else None
         entries = {}
         for name in files.list(f"sources/{source}"):
-            if found := _SOURCE_LOG.fullmatch(name):
-                number = int(found[1])
+            if match := _SOURCE_LOG.fullmatch(name):
+                number = int(match[1])
                 if not isinstance(limit, int) or number <= limit:
                     entries[name] = number
         compacted = max((n for name, n in entries.items() if name.endswith(".compact")), default=-1)
@@ -268,8 +268,8 @@ def unique_ids(commit: Sequence[Any], store: str) -> list[str]:
     """Return one store's unique ids in a commit log entry (format 2); otherwise []."""
     operator, partition = store.split("/")[:2]
     body = commit[0] if commit and isinstance(commit[0], dict) else {}
-    found = ((body.get("stateUniqueIds") or {}).get(operator) or [])[int(partition) :][:1]
-    return [i for i in (found[0] if found and isinstance(found[0], list) else found) if i]
+    ids = ((body.get("stateUniqueIds") or {}).get(operator) or [])[int(partition) :][:1]
+    return [i for i in (ids[0] if ids and isinstance(ids[0], list) else ids) if i]
 
 
 def zip_references(files: Directory, path: str) -> list[tuple[str, int | None]]:

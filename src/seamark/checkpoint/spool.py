@@ -163,11 +163,11 @@ class LostTransaction:
 
     def _write(self) -> None:
         file, at = self.lost.spool, self.context
-        if found := spool.problem(self._directory, file):
+        if problem := spool.problem(self._directory, file):
             raise LostTransactionError(
                 f"sink {at.sink_uid!r}: epoch {self._epoch} is decided, its transaction "
                 f"{self.lost.handle} is lost, and so is its spool {self._directory}/"
-                f"{file.path}: {found}. Put the file back, or see "
+                f"{file.path}: {problem}. Put the file back, or see "
                 "docs/operations/lost-transactions.md",
                 [self.lost.handle],
             )
@@ -248,14 +248,14 @@ def read_rewrites(
     """Return the rewrites recorded for a sink, by epoch: the lost transaction's handle and the
     committable of the one that took its place."""
     at = f"{REWRITTEN}/{spool.spool_directory(uid).rpartition('/')[2]}"
-    found: dict[int, list[tuple[str, Any]]] = {}
+    rewrites: dict[int, list[tuple[str, Any]]] = {}
     for epoch in files.list(at):
         for name in files.list(f"{at}/{epoch}"):
             body = read_record(files, REWRITTEN, f"{at}/{epoch}/{name}")
             if body["committable"]:  # "" closes a chain
                 own = sink.load(base64.b64decode(body["committable"]))
-                found.setdefault(int(epoch), []).append((body["handle"], own))
-    return found
+                rewrites.setdefault(int(epoch), []).append((body["handle"], own))
+    return rewrites
 
 
 def _place(file: SpoolFile, own_uri: str, hadoop: HadoopSettings) -> str:

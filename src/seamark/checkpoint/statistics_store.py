@@ -85,8 +85,8 @@ class StatisticsStore:
 
     def keys(self, *, savepoints: bool = False) -> list[Key]:
         """Return the stored checkpoints, or the savepoints, oldest first."""
-        found = (_NAME.fullmatch(name) for name in self._files.list("statistics"))
-        keys = (Key(int(m[1]), int(m[2]), int(m[4]), bool(m[3])) for m in found if m)
+        matches = (_NAME.fullmatch(name) for name in self._files.list("statistics"))
+        keys = (Key(int(m[1]), int(m[2]), int(m[4]), bool(m[3])) for m in matches if m)
         return sorted(key for key in keys if key.is_savepoint is savepoints)
 
     def prune(self) -> None:
@@ -97,11 +97,11 @@ class StatisticsStore:
 
     def newest(self) -> StatisticsRecord | None:
         """Return the newest readable record."""
-        found = (
+        records = (
             next((record for key in reversed(keys) if (record := self._read(key))), None)
             for keys in (self.keys(), self.keys(savepoints=True))
         )
-        return last_written([record for record in found if record is not None])
+        return last_written([record for record in records if record is not None])
 
     def uids(self, epoch: int | None = None) -> dict[str, list[str]]:
         """Return the uids of a job's parts by kind, sources and operators by Spark's numbers.
@@ -115,11 +115,11 @@ class StatisticsStore:
             record = self._read(key)
             if record is None or record.checkpoint.status is not CheckpointStatus.COMPLETED:
                 continue
-            found: dict[str, list[str]] = {}
+            uids: dict[str, list[str]] = {}
             for task in record.checkpoint.tasks:
-                found.setdefault(task.kind, []).append(task.uid)
-            if "source" in found:  # otherwise Spark's figures of it were not available
-                return found
+                uids.setdefault(task.kind, []).append(task.uid)
+            if "source" in uids:  # otherwise Spark's figures of it were not available
+                return uids
         return {}
 
     def records(self) -> list[StatisticsRecord]:
@@ -129,8 +129,8 @@ class StatisticsStore:
         unknown = [key for key in keys if key not in known]
         # Elsewhere each is a request to an object store.
         read = in_threads(self._read, unknown, 1 if self.uri.startswith("file:") else _READERS)
-        found = {**known, **dict(zip(unknown, read, strict=True))}
-        self._known = {key: found[key] for key in keys}
+        all_known = {**known, **dict(zip(unknown, read, strict=True))}
+        self._known = {key: all_known[key] for key in keys}
         return [record for record in self._known.values() if record is not None]
 
     def _read(self, key: Key) -> StatisticsRecord | None:
@@ -160,8 +160,8 @@ class StatisticsStore:
         Marks deleted checkpoints: their records are gone, or Spark's entries.
         """
         kept = {*numbered(self._files.list("epochs"))}
-        found = self._files.list(f"{SPARK_DIRECTORY}/commits") or self._files.list("commits")
-        decided = {*numbered(found)}
+        commits = self._files.list(f"{SPARK_DIRECTORY}/commits") or self._files.list("commits")
+        decided = {*numbered(commits)}
         kept = kept & decided if decided else kept
         history = [
             replace(c, discarded=c.id not in kept, external_path=f"{self.uri}/epochs/{c.id}")

@@ -163,12 +163,12 @@ class CheckpointStore:
         """Raise RecordNotStoredError unless the directory is still this job's. A mount that is away
         looks like an empty directory, and a decided epoch would look undecided."""
         try:
-            found = self.read_identity().job_id
+            job_id = self.read_identity().job_id
         except FileNotFoundError:
-            found = None
-        if found != identity.job_id:
+            job_id = None
+        if job_id != identity.job_id:
             raise RecordNotStoredError(
-                f"{self.uri} no longer holds job {identity.job_id} (found: {found}); is its file "
+                f"{self.uri} no longer holds job {identity.job_id} (found: {job_id}); is its file "
                 "system still mounted? Nothing is lost; make the storage reachable again"
             )
 
@@ -340,18 +340,18 @@ class CheckpointStore:
     def epoch(self, epoch: int) -> EpochRecord:
         """Return one epoch's records. Proves the checksums of seals and committed record."""
         names: Sequence[str] = self._list(f"epochs/{epoch}")
-        found = {"prepared": set[int](), "sealed": set[int]()}
+        generations = {"prepared": set[int](), "sealed": set[int]()}
         for name in names:
             if match := _RECORD.fullmatch(name):
-                found[match[1]].add(int(match[2]))
+                generations[match[1]].add(int(match[2]))
         committed = None
         if "committed.json" in names:
             committed = int(self._open("committed", f"epochs/{epoch}/committed.json")["generation"])
         return EpochRecord(
-            prepared=frozenset(found["prepared"]),
+            prepared=frozenset(generations["prepared"]),
             seals={
                 g: Seal(self._open("sealed", f"epochs/{epoch}/sealed.{g}.json")["seal"])
-                for g in found["sealed"]
+                for g in generations["sealed"]
             },
             committed=committed,
         )
@@ -454,10 +454,10 @@ class CheckpointStore:
     def left(self, epoch: int) -> Collection[str]:
         """Return the uids whose transactions of a committed epoch were left to their system."""
         path = f"epochs/{epoch}/committed.json"
-        found: Collection[str] = ()
+        left: Collection[str] = ()
         with contextlib.suppress(FileNotFoundError):
-            found = self._open("committed", path).get("left", ())
-        return found
+            left = self._open("committed", path).get("left", ())
+        return left
 
     def write_ledger_page(self, last_epoch: int, body: dict[str, Any]) -> None:
         """Create a page of the ledger (`ledger.py`); a repetition changes nothing."""
@@ -466,11 +466,11 @@ class CheckpointStore:
     def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
         """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
         with self._blamed("losses", "read"):
-            found = find_loss(self.files, epoch, uid)
-        if found is None or found.generation != generation:
+            loss = find_loss(self.files, epoch, uid)
+        if loss is None or loss.generation != generation:
             return frozenset()
-        log.warning("%s", found)
-        return frozenset(found.transactions)
+        log.warning("%s", loss)
+        return frozenset(loss.transactions)
 
     def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
         """Record that the loss of these transactions is accepted; a repetition changes nothing."""
@@ -495,13 +495,13 @@ class CheckpointStore:
 
         def load(body: dict[str, Any]) -> PreparedSinks:
             sinks = body["sinks"].items()
-            found = PreparedSinks(
+            prepared = PreparedSinks(
                 (uid, read_as(SinkEpoch, part, newer=True)) for uid, part in sinks
             )
-            found.channel_state = ChannelState.from_json(
+            prepared.channel_state = ChannelState.from_json(
                 body.get("channel_state", ()), body.get("event_times", ())
             )
-            return found
+            return prepared
 
         path = _prepared(epoch, generation)
         with self._blamed(path, "read"):

@@ -50,11 +50,11 @@ class TaskReport:
 
 def sink_epochs(tasks: Sequence[TaskReport]) -> PreparedSinks:
     """Add up the tasks of an epoch, by sink uid."""
-    found: dict[str, list[tuple[int, SinkReport]]] = {}
+    reports: dict[str, list[tuple[int, SinkReport]]] = {}
     for task in tasks:
         for uid, part in task.sinks.items():
-            found.setdefault(uid, []).append((task.partition, part))
-    return PreparedSinks((uid, _added_up(parts)) for uid, parts in found.items())
+            reports.setdefault(uid, []).append((task.partition, part))
+    return PreparedSinks((uid, _added_up(parts)) for uid, parts in reports.items())
 
 
 def _added_up(parts: Sequence[tuple[int, SinkReport]]) -> SinkEpoch:

@@ -126,7 +126,7 @@ def find_open(
     """Return every open transaction of the sinks, by sink, epoch and name. `judge` is given each
     one's sink, handle and generation. Raises AbortFailedError if a sink's system does not
     answer."""
-    found = []
+    transactions = []
     for uid in commits.uids:
         lingering = commits.list_lingering(uid)
         facts = commits.describe_open(uid, [each.committable for each in lingering])
@@ -135,7 +135,7 @@ def find_open(
             attempt, verdict = judge(uid, handle, each.generation)
             name = AttemptName.parse(handle)
             epoch = getattr(each.committable, "epoch", -1 if name is None else name.epoch)
-            found.append(
+            transactions.append(
                 OpenTransaction(
                     sink=uid,
                     handle=handle,
@@ -147,7 +147,7 @@ def find_open(
                     committable=each.committable,
                 )
             )
-    return sorted(found, key=lambda one: (one.sink, one.epoch, one.handle))
+    return sorted(transactions, key=lambda one: (one.sink, one.epoch, one.handle))
 
 
 def left_parts(log: StoredLog) -> Sequence[StoredPart]:
@@ -292,10 +292,10 @@ class JobTransactions:
     def _chosen(
         self, handles: Sequence[str], wanted: Verdict, *, force: bool
     ) -> Sequence[OpenTransaction]:
-        found = self.list()
+        listed = self.list()
         if not handles:
-            return [one for one in found if one.verdict is wanted]
-        by_handle = {one.handle: one for one in found}
+            return [one for one in listed if one.verdict is wanted]
+        by_handle = {one.handle: one for one in listed}
         chosen = []
         for handle in handles:
             one = by_handle.get(handle)

@@ -45,23 +45,23 @@ def audit(
     }
     with waiting(f"Reading the targets of {location or of.app_path}"):
         if location is None:
-            found = audit_program(of.program, sinks=sinks or (), **asked)
+            report = audit_program(of.program, sinks=sinks or (), **asked)
         else:
             from seamark.operations.locations import audit_location
 
-            found = audit_location(location, options_file, **asked)
+            report = audit_location(location, options_file, **asked)
     if of.as_json:
-        options.echo_json(found)
+        options.echo_json(report)
     else:
-        _show(found)
-    if found["findings"]:
+        _show(report)
+    if report["findings"]:
         raise typer.Exit(BROKEN)
 
 
-def _show(found: dict[str, Any]) -> None:
-    first, last = found["epochs"]
-    say(f"Job {found['job']}, epochs {first} to {last}")
-    for sink in found["sinks"]:
+def _show(report: dict[str, Any]) -> None:
+    first, last = report["epochs"]
+    say(f"Job {report['job']}, epochs {first} to {last}")
+    for sink in report["sinks"]:
         echo(f"{sink['sink']}: {sink['description']}")
         if sink["compared"] != "not compared":
             echo(
@@ -72,5 +72,5 @@ def _show(found: dict[str, Any]) -> None:
             echo(f"  {finding['text']}")
         for note in sink["notes"]:
             echo(f"  note: {note}")
-    if not found["findings"]:
+    if not report["findings"]:
         say("Nothing is wrong as far as it was compared.")

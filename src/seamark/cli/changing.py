@@ -27,17 +27,17 @@ def checkpoint(job: options.Job, as_json: options.Json = False, *, how: options.
     running = how.find(job)
     say(f"Triggering a checkpoint of job {running.job}.")
     with waiting("Waiting for the checkpoint") as tick:
-        found = take_checkpoint(running, how.timeout, lambda *_: tick(""))
+        done = take_checkpoint(running, how.timeout, lambda *_: tick(""))
     if as_json:
-        options.echo_json(found)
+        options.echo_json(done)
         return
-    path, option = str(found.get("external_path", "")), storage_option(running.job.storage)
-    if "end_to_end_duration" not in found:
-        echo(f"No row is new since checkpoint {found['id']}, which it began from. Path: {path}")
+    path, option = str(done.get("external_path", "")), storage_option(running.job.storage)
+    if "end_to_end_duration" not in done:
+        echo(f"No row is new since checkpoint {done['id']}, which it began from. Path: {path}")
         return
-    echo(f"Checkpoint {found['id']} completed in {ms(found['end_to_end_duration'])}. Path: {path}")
+    echo(f"Checkpoint {done['id']} completed in {ms(done['end_to_end_duration'])}. Path: {path}")
     suggest(
-        f"seamark checkpoints {quote(running.job.name)} --id {found['id']}{option}",
+        f"seamark checkpoints {quote(running.job.name)} --id {done['id']}{option}",
         f"seamark run -s {quote(path)} APP.PY",
     )
 

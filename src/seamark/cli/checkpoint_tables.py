@@ -16,24 +16,24 @@ SHOWN = 20
 """Rows of history in the table; --json has all."""
 
 
-def show_all(found: CheckpointingStatistics) -> None:
+def show_all(statistics: CheckpointingStatistics) -> None:
     """Print the counts, the newest checkpoints of the history, and the summary."""
     console = stdout()
-    counts = found.counts
+    counts = statistics.counts
     checkpoints = "checkpoint" if counts.total == 1 else "checkpoints"
     console.print(
         f"{counts.total} {checkpoints}: {counts.completed} completed, {counts.failed} failed, "
         f"{counts.in_progress} in progress; {counts.restored} restored"
     )
-    if found.latest_restored is not None:
-        restored = found.latest_restored
+    if statistics.latest_restored is not None:
+        restored = statistics.latest_restored
         console.print(f"last restored: {restored.id}, {_time(restored.restore_timestamp)}")
     wide = console.width >= _WIDE
     more = ("acked", "start delay", "alignment", "checkpointed", "processed", "persisted")
     history = _table(
         "id", "status", "triggered", "duration", "sync", "async", "full size", *more * wide
     )
-    for one in found.history[:SHOWN]:
+    for one in statistics.history[:SHOWN]:
         row = (
             str(one.id),
             _status(one),
@@ -48,19 +48,19 @@ def show_all(found: CheckpointingStatistics) -> None:
     console.print(history)
     if not wide:
         console.print(f"A wider terminal shows more: {', '.join(more)}", soft_wrap=True)
-    if len(found.history) > SHOWN:
-        console.print(f"… and {len(found.history) - SHOWN} older ones: --json shows all")
-    for one in found.history[:SHOWN]:
+    if len(statistics.history) > SHOWN:
+        console.print(f"… and {len(statistics.history) - SHOWN} older ones: --json shows all")
+    for one in statistics.history[:SHOWN]:
         what = f"savepoint of {one.id}" if one.is_savepoint else str(one.id)
         if one.failure_message:
             console.print(f"{what} failed: {one.failure_message}", markup=False)
         elif one.is_savepoint:
             console.print(f"{what}: {one.external_path}", markup=False, soft_wrap=True)
-    if found.latest_completed is None:
+    if statistics.latest_completed is None:
         return
     percentiles = ("min", "avg", "max", "p50", "p90", "p95", "p99", "p99.9")
     summary = _table("of the completed", *percentiles[: None if wide else 6])
-    for name, values in found.summary.items():
+    for name, values in statistics.summary.items():
         row = (name.replace("_", " "), *_summary(name, values))
         summary.add_row(*row[: len(summary.columns)])
     console.print(summary)

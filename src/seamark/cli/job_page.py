@@ -122,10 +122,10 @@ def _lines(info: JobInfo) -> list[tuple[str, str]]:
     return lines
 
 
-def location_lines(found: LocationReport) -> list[tuple[str, str]]:
+def location_lines(report: LocationReport) -> list[tuple[str, str]]:
     """Return what the log of a query of ``format("seamark")`` says."""
     lines = []
-    if (last := found.decided) is None:
+    if (last := report.decided) is None:
         lines.append(("decided", "no batch yet"))
     else:
         state = "committed" if last.committed else "its commit is not proved yet"
@@ -134,10 +134,10 @@ def location_lines(found: LocationReport) -> list[tuple[str, str]]:
         lines.append(("decided", said))
         if last.rows_in_all is not None:
             lines.append(("rows", f"{last.rows_in_all} since batch {last.since}"))
-    for number, at in found.open_tries.items():
+    for number, at in report.open_tries.items():
         said = f"try {number}, begun at {time_of(at)}: the next one aborts what it has left open"
         lines.append(("open", said))
-    lines.append(("log", f"{len(found.entries)} entries"))
+    lines.append(("log", f"{len(report.entries)} entries"))
     return lines
 
 

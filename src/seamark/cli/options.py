@@ -79,8 +79,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        found = last.annotation(**{each.name: given.pop(each.name) for each in shared})
-        command(**given, **{last.name: found})
+        together = last.annotation(**{each.name: given.pop(each.name) for each in shared})
+        command(**given, **{last.name: together})
 
     parameters = sorted([*own, *shared], key=lambda each: each.default is not Parameter.empty)
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]

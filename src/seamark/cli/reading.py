@@ -37,23 +37,23 @@ def list_jobs(
     if watch and as_json:
         raise typer.BadParameter("--watch is for people: ask again and again for --json")
     with reading(storage) as uri:
-        found = jobs(uri, running=running, ended=all_)
+        listed = jobs(uri, running=running, ended=all_)
     if as_json:
-        options.echo_json([job.to_json() for job in found])
+        options.echo_json([job.to_json() for job in listed])
         return
     shown = None
     with suppress(KeyboardInterrupt) if watch else nullcontext():
         while True:
-            if found != shown:
-                shown = found
+            if listed != shown:
+                shown = listed
                 if watch:
                     stdout().clear()  # does nothing unless it is a terminal
-                job_page.show_all(found, uri, storage_option(uri), all_=all_)
+                job_page.show_all(listed, uri, storage_option(uri), all_=all_)
             if not watch:
                 return
             time.sleep(WATCH_S)
             with readable(uri):
-                found = jobs(uri, running=running, ended=all_)
+                listed = jobs(uri, running=running, ended=all_)
 
 
 def logs(
@@ -84,11 +84,11 @@ def info(
     from seamark.operations.storage import storage_option
 
     with reading(storage) as uri:
-        found = job_info(job, uri)
+        about = job_info(job, uri)
     if as_json:
-        options.echo_json(found.to_json())
+        options.echo_json(about.to_json())
     else:
-        job_page.show(found, storage_option(uri))
+        job_page.show(about, storage_option(uri))
 
 
 def explain(
@@ -123,22 +123,22 @@ def explain(
     if preflight and not is_program:
         raise typer.BadParameter("--preflight needs a program: give APP.PY")
     if is_program:
-        found, losses = explain_app(path, preflight=preflight), []
+        reports, losses = explain_app(path, preflight=preflight), []
     else:
         with reading(storage) as uri:
-            found, losses = explain_job(what, uri), [*accepted_losses(what, uri)]
+            reports, losses = explain_job(what, uri), [*accepted_losses(what, uri)]
     if as_json:
-        shown = {name: report.to_json() for name, report in found.items()}
+        shown = {name: report.to_json() for name, report in reports.items()}
         for page in () if is_program else shown.values():
             page["accepted-losses"] = [loss.to_json() for loss in losses]
         options.echo_json(shown)
     else:
-        for name, report in found.items():
+        for name, report in reports.items():
             echo(f"job {name}")
             echo(str(report))
         for loss in losses:
             echo(f"not for {loss}")
-    if any(errors(report.findings) for report in found.values()):
+    if any(errors(report.findings) for report in reports.values()):
         raise typer.Exit(MISTAKE)
 
 
@@ -146,13 +146,13 @@ def _explain_location(path: str, *, as_json: bool) -> None:
     from seamark.cli.job_page import location_lines
     from seamark.operations.locations import read_location
 
-    found = read_location(path)
+    report = read_location(path)
     if as_json:
-        options.echo_json(found.to_json())
+        options.echo_json(report.to_json())
         return
-    rows = [("query", f"{found.name} (job id {found.job_id}), {found.uri}")]
-    rows.append(("guarantee", found.guarantee))
-    for name, said in rows + location_lines(found):
+    rows = [("query", f"{report.name} (job id {report.job_id}), {report.uri}")]
+    rows.append(("guarantee", report.guarantee))
+    for name, said in rows + location_lines(report):
         echo(f"{name:9}  {said}")
 
 
@@ -168,18 +168,18 @@ def checkpoints(
     from seamark.operations import reading as operation
 
     with reading(storage) as uri:
-        found = operation.checkpoints(job, uri)
+        history = operation.checkpoints(job, uri)
         losses = operation.accepted_losses(job, uri)
     if checkpoint_id is not None:
-        one = operation.one_checkpoint(found, job, checkpoint_id)
+        one = operation.one_checkpoint(history, job, checkpoint_id)
         if as_json:
             options.echo_json(one.to_json(details=True))
         else:
             checkpoint_tables.show_one(one)
     elif as_json:
-        options.echo_json(found.to_json())
+        options.echo_json(history.to_json())
     else:
-        checkpoint_tables.show_all(found)
+        checkpoint_tables.show_all(history)
         for loss in losses:
             echo(f"Loss accepted: {loss}")
 

@@ -131,18 +131,18 @@ def diff(
     from seamark.savepoints.claims import open_savepoint
     from seamark.savepoints.edit.diff import diff as compare
 
-    found = compare(open_savepoint(old), open_savepoint(new))
+    differences = compare(open_savepoint(old), open_savepoint(new))
     if as_json:
-        options.echo_json([asdict(one) for one in found])
+        options.echo_json([asdict(one) for one in differences])
         return
-    if not found:
+    if not differences:
         echo("The savepoints hold the same.")
         return
 
     def shown(value: Any) -> str:
         return value if isinstance(value, str) else json.dumps(value)
 
-    rows = ((one.part, one.uid, one.what, shown(one.old), shown(one.new)) for one in found)
+    rows = ((one.part, one.uid, one.what, shown(one.old), shown(one.new)) for one in differences)
     print_table(("part", "uid", "what", "A", "B"), rows)
 
 

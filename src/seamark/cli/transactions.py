@@ -102,21 +102,21 @@ def list_(
         from seamark.operations.locations import open_at_sink
 
         with waiting(f"Asking the sink of {location}"):
-            found = open_at_sink(location, options_file)
+            listed = open_at_sink(location, options_file)
     elif bootstrap_servers is not None:
         with waiting(f"Asking {bootstrap_servers}"):
-            found = list_on_cluster(bootstrap_servers, prefix, command_config)
+            listed = list_on_cluster(bootstrap_servers, prefix, command_config)
     else:
         with waiting(f"Asking the sinks of {of.app_path}"):
-            found = list_open(of.program)
+            listed = list_open(of.program)
     if of.as_json:
-        options.echo_json(found)
-    elif not found:
+        options.echo_json(listed)
+    elif not listed:
         say("No transaction is open.")
     elif bootstrap_servers is None:
-        _table(found)
+        _table(listed)
     else:
-        for one in found:
+        for one in listed:
             producer = f"{one['producer-id']}, epoch {one['producer-epoch']}"
             lines = {"state": one["state"], "producer": producer, **_times(one)}
             lines |= {"writes to": ", ".join(one["partitions"]), "known": one["known"]}
@@ -130,8 +130,8 @@ def show(transactions: list[str] | None = _TRANSACTIONS, *, of: ProgramAsked) ->
     from seamark.operations.transactions import list_open
 
     with waiting(f"Asking the sinks of {of.app_path}"):
-        found = list_open(of.program)
-    chosen = [one for one in found if not transactions or one["transaction"] in transactions]
+        listed = list_open(of.program)
+    chosen = [one for one in listed if not transactions or one["transaction"] in transactions]
     if of.as_json:
         options.echo_json(chosen)
         return
@@ -199,21 +199,21 @@ def accept_loss(
     from seamark.operations.transactions import accept_loss as accept
 
     with waiting(f"Asking the sinks of {of.app_path}"):
-        found = accept(of.program, epoch, sink, reason, force=force)
+        loss = accept(of.program, epoch, sink, reason, force=force)
     if of.as_json:
-        options.echo_json(found)
+        options.echo_json(loss)
         return
-    count, rows = len(found["transactions"]), found["rows"]
+    count, rows = len(loss["transactions"]), loss["rows"]
     echo(
-        f"Accepted by {found['accepted_by']} at {time_of(found['accepted_at'] / 1e3)}: {count} "
+        f"Accepted by {loss['accepted_by']} at {time_of(loss['accepted_at'] / 1e3)}: {count} "
         f"transactions of epoch {epoch} at sink {sink} are lost, of {rows} rows in all."
     )
-    for name in found["transactions"]:
+    for name in loss["transactions"]:
         echo(f"  {name}")
     suggest(f"seamark run {of.app_path}")
 
 
-def _table(found: Sequence[dict[str, Any]]) -> None:
+def _table(transactions: Sequence[dict[str, Any]]) -> None:
     from rich.text import Text
 
     columns = ("sink", "epoch", "generation", "age", "times out in", "verdict", "holds up")
@@ -231,7 +231,7 @@ def _table(found: Sequence[dict[str, Any]]) -> None:
             one["transaction"],
         )
 
-    print_table((*columns, "transaction"), map(row, found), box=None, pad_edge=False)
+    print_table((*columns, "transaction"), map(row, transactions), box=None, pad_edge=False)
 
 
 def _show(one: dict[str, Any]) -> None:

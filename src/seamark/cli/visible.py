@@ -15,7 +15,7 @@ _UNSEEN = re.compile(
 def visible(text: str) -> str:
     """Return `text` with each character obeyed by a terminal, instead of shown, as its Python
     escape. Line breaks and tabs stay."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:

@@ -47,12 +47,12 @@ class AttemptName:
     @classmethod
     def parse(cls: type[N], text: str) -> N | None:
         """Parse `text` as a name with its owner; None for any other text."""
-        found = _FORM.fullmatch(text)
-        if found is None:
+        match = _FORM.fullmatch(text)
+        if match is None:
             return None
-        _, generation, _, epoch, partition, attempt, token = found.groups()
+        _, generation, _, epoch, partition, attempt, token = match.groups()
         return cls(
-            found["owner"] or "", int(generation), int(epoch), int(partition), int(attempt), token
+            match["owner"] or "", int(generation), int(epoch), int(partition), int(attempt), token
         )
 
     def encoded(self, separator: str = "-") -> str:

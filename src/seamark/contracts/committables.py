@@ -33,12 +33,12 @@ def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
 
     Raises CorruptRecordError for any other bytes, even with one bit altered.
     """
-    found, _, rest = bytes(data).partition(b" ")
+    written, _, rest = bytes(data).partition(b" ")
     checksum, _, body = rest.partition(b" ")
-    if found != b"%d" % version:
+    if written != b"%d" % version:
         raise CorruptRecordError(
-            f"{kind.__name__}: version {found[:20]!r}, this program reads {version}; it is damaged "
-            "or from a newer version of the sink"
+            f"{kind.__name__}: version {written[:20]!r}, this program reads {version}; it is "
+            "damaged or from a newer version of the sink"
         )
     if checksum != b"%08x" % binascii.crc32(body):
         raise CorruptRecordError(

@@ -35,8 +35,8 @@ def times_of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if pc.any(signed).as_py():
         listed = texts.to_pylist()
         for index in np.flatnonzero(signed).tolist():
-            found = _SIGNED.fullmatch(listed[index])
-            year, rest = (int(found[1]), found[2]) if found else (0, listed[index])
+            match = _SIGNED.fullmatch(listed[index])
+            year, rest = (int(match[1]), match[2]) if match else (0, listed[index])
             shifts[index] = (year - 2000) // 400
             listed[index] = f"{2000 + year % 400}-{rest}"
         texts = pa.array(listed, pa.string())

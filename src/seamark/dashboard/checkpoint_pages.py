@@ -12,7 +12,7 @@ from seamark.model.stats_summary import UNKNOWN
 
 
 def checkpoints_page(
-    found: CheckpointingStatistics,
+    statistics: CheckpointingStatistics,
     limit: int,
     before: int | None,
     status: CheckpointStatus | None,
@@ -24,9 +24,9 @@ def checkpoints_page(
     status; None is all. Seamark's are `matching`, the number of checkpoints with this status,
     `older`, the number of them older than the part, and `epoch`, a driver's ``/jobs/:id/epoch``.
     """
-    matching = [c for c in found.history if status in (None, c.status)]
+    matching = [c for c in statistics.history if status in (None, c.status)]
     shown = [c for c in matching if before is None or 0 <= c.trigger_timestamp < before]
-    part = replace(found, history=shown[:limit]).to_json()
+    part = replace(statistics, history=shown[:limit]).to_json()
     older = max(len(shown) - limit, 0)
     return {**part, "matching": len(matching), "older": older, "epoch": epoch}
 
@@ -38,15 +38,15 @@ def details_page(one: CheckpointStatistics) -> dict[str, Any]:
     return {**one.to_json(details=True), **phased}
 
 
-def epoch_beside(found: CheckpointingStatistics, epoch: Mapping[str, Any]) -> dict[str, Any]:
+def epoch_beside(statistics: CheckpointingStatistics, epoch: Mapping[str, Any]) -> dict[str, Any]:
     """Return a driver's ``/jobs/:id/epoch`` as it is beside `found`, a history read after the
     driver answered: epochs in the history are no longer under way."""
-    ended = {(c.id, c.trigger_timestamp): c for c in found.history if not c.is_savepoint}
+    ended = {(c.id, c.trigger_timestamp): c for c in statistics.history if not c.is_savepoint}
 
     def is_over(one: Mapping[str, Any]) -> bool:
         return (one["id"], one.get("trigger-timestamp", UNKNOWN)) in ended
 
-    last = found.latest_completed
+    last = statistics.latest_completed
     shown = {
         **epoch,
         "last-completed": UNKNOWN if last is None else last.id,
@@ -61,14 +61,14 @@ def epoch_beside(found: CheckpointingStatistics, epoch: Mapping[str, Any]) -> di
 
 
 def with_those_under_way(
-    found: CheckpointingStatistics, epoch: Mapping[str, Any]
+    statistics: CheckpointingStatistics, epoch: Mapping[str, Any]
 ) -> CheckpointingStatistics:
     """Return the stored history `found` with the checkpoints and savepoints of a driver's
     ``/jobs/:id/epoch`` added. Only their ids, trigger times and formats are known.
 
     If `found` was read after the driver answered, no checkpoint is missed in between.
     """
-    recorded = {(c.id, c.trigger_timestamp, c.is_savepoint) for c in found.history}
+    recorded = {(c.id, c.trigger_timestamp, c.is_savepoint) for c in statistics.history}
     older = [*epoch.get("unrecorded", ()), *epoch["uncommitted"]]
     under_way = [
         CheckpointStatistics(one["id"], CheckpointStatus.IN_PROGRESS, triggered)
@@ -82,7 +82,7 @@ def with_those_under_way(
         if (one["id"], one["trigger-timestamp"], True) not in recorded
     ]
     return replace(
-        found,
-        counts=replace(found.counts, in_progress=len(under_way) + len(savepoints)),
-        history=(*under_way, *savepoints, *found.history),
+        statistics,
+        counts=replace(statistics.counts, in_progress=len(under_way) + len(savepoints)),
+        history=(*under_way, *savepoints, *statistics.history),
     )

@@ -81,8 +81,8 @@ class Jobs:
 
         def make() -> Page:
             jobs = list(self.find_all().values())
-            found = in_threads(row, jobs, READ_AT_ONCE)
-            rows = [one for one in found if one is not None]
+            answers = in_threads(row, jobs, READ_AT_ONCE)
+            rows = [one for one in answers if one is not None]
             rows.sort(key=lambda one: (one["end-time"] >= 0, -one["start-time"]))
             return Page.of({"jobs": rows, "storage": self.storage})
 
@@ -102,8 +102,8 @@ class Jobs:
 
             look = partial(known_lineages, self.storage)
             chains = in_threads(look, jobs_in(self.storage), READ_AT_ONCE)
-            found = in_threads(find, [at for chain in chains for at in chain], READ_AT_ONCE)
-            self._jobs = {job.job_id: job for job in found if job is not None}
+            jobs = in_threads(find, [at for chain in chains for at in chain], READ_AT_ONCE)
+            self._jobs = {job.job_id: job for job in jobs if job is not None}
             for job in self._jobs.values():
                 job.superseded = any(job.directory in chain[:-1] for chain in chains)
             return self._jobs
@@ -130,14 +130,14 @@ class Jobs:
 
     def _live_details(self, job: StoredJob) -> Page:
         def make() -> Page:
-            found = job.execution()
-            page = _from_driver(job, found)
+            execution = job.execution()
+            page = _from_driver(job, execution)
             # Another driver may have the port by now.
-            if page is not None and _start_time(page) == round(found.start.started_at * 1000):
+            if page is not None and _start_time(page) == round(execution.start.started_at * 1000):
                 self._last_seen[job.job_id] = round(time.time() * 1000)
                 return page
             seen = self._last_seen.get(job.job_id)
-            reason = "" if found.end is None else found.end.reason
+            reason = "" if execution.end is None else execution.end.reason
             shown = {**job_page(job), "reason": reason}
             return Page.of({**shown, "last-seen": seen} if seen else shown)
 
@@ -151,9 +151,9 @@ class Jobs:
         job, execution = self._find(jid)
 
         def make() -> Page:
-            if (found := _from_driver(job, execution, f"/{page}")) is not None:
+            if (answer := _from_driver(job, execution, f"/{page}")) is not None:
                 # A driver of an older version may lack the page.
-                return NOTHING_KNOWN if found.status == 404 else found
+                return NOTHING_KNOWN if answer.status == 404 else answer
             stored = job.told(page)
             return Page.of(stored) if stored is not None else NOTHING_KNOWN
 
@@ -166,10 +166,10 @@ class Jobs:
 
     def stopping(self, jid: str, trigger_id: str) -> Page:
         """Return the progress of a stop, told by the driver until its end, then by the storage."""
-        found = self.ask_driver(jid, f"/stop/{trigger_id}")
+        answer = self.ask_driver(jid, f"/stop/{trigger_id}")
         _, execution = self._find(jid)
-        if found.status != 502 or execution.end is None:
-            return found
+        if answer.status != 502 or execution.end is None:
+            return answer
         state = execution.end.state.value
         return Page.of({"status": {"id": "COMPLETED"}, "operation": {"state": state}})
 
@@ -219,8 +219,8 @@ class Jobs:
         try:
             if epoch.status == 200:
                 known = EpochPage.model_validate_json(epoch.body).model_dump(by_alias=True)
-                found = job.history(epoch.made_s)
-                return with_those_under_way(found, known), epoch_beside(found, known)
+                statistics = job.history(epoch.made_s)
+                return with_those_under_way(statistics, known), epoch_beside(statistics, known)
         except ValueError:  # no driver of this version answered
             pass
         return job.history(), None
@@ -273,10 +273,10 @@ class Jobs:
     ) -> Page:
         """Return ``/jobs/:id/checkpoints``, with a part of the history, and of the same moment the
         series from `since` on (None: without it)."""
-        found, epoch = self._with_those_under_way(job)
-        page = checkpoints_page(found, limit, before, status, epoch)
+        statistics, epoch = self._with_those_under_way(job)
+        page = checkpoints_page(statistics, limit, before, status, epoch)
         if since is not None:
-            ended = [c for c in found.history if c.status is not CheckpointStatus.IN_PROGRESS]
+            ended = [c for c in statistics.history if c.status is not CheckpointStatus.IN_PROGRESS]
             page["series"] = series(ended, since)
         return Page.of(page)
 
@@ -285,15 +285,15 @@ class Jobs:
     ) -> Page:
         """Return one checkpoint with its operators, or its operator `uid` with the subtasks. The
         attempt is the newest, or the attempt triggered at `triggered` (ms since 1970)."""
-        found = job.history().find(checkpoint_id, triggered)
-        if found is None:
+        checkpoint = job.history().find(checkpoint_id, triggered)
+        if checkpoint is None:
             execution = job.execution()
             if execution.end is None and execution.start.rest_url:  # in progress, perhaps
                 return self.ask_driver(job.job_id, f"/checkpoints/details/{checkpoint_id}")
             return Page.problem(404, f"Checkpoint {checkpoint_id} is not in the history")
         if uid is None:
-            return Page.of(details_page(found))
-        for task in found.tasks:
+            return Page.of(details_page(checkpoint))
+        for task in checkpoint.tasks:
             if task.uid == uid:
                 return Page.of(task.to_json(checkpoint_id))
         return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")

@@ -93,16 +93,16 @@ def by_header(header: str, proxies: Sequence[str]) -> tuple[str, tuple[Network, 
             f"--login-header is {header!r}, which every browser sends by itself; give the one in "
             "which the proxy names its user, such as X-Forwarded-Email"
         )
-    found = []
+    networks = []
     for each in proxies:
         try:
-            found.append(ipaddress.ip_network(each))
+            networks.append(ipaddress.ip_network(each))
         except ValueError:
             raise UserError(
                 f"--proxy is {each!r}; give the address or network of the proxy, such as 10.0.0.7 "
                 "or 10.0.0.0/28"
             ) from None
-    return header.lower(), tuple(found)
+    return header.lower(), tuple(networks)
 
 
 def _authorization(scope: Mapping[str, Any]) -> str | None:

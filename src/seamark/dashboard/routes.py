@@ -276,7 +276,7 @@ def _file(page: Page, kind: str) -> Callable[[Request], Response]:
 
 def _front_end() -> list[tuple[str, Page, str]]:
     """Return every file of the front end: its path, its bytes and its type."""
-    found = []
+    pages = []
     root = files("seamark.dashboard") / "static"
     for directory, prefix in ((root, "/static/"), (root / "vendor", "/static/vendor/")):
         for file in directory.iterdir():
@@ -284,7 +284,7 @@ def _front_end() -> list[tuple[str, Page, str]]:
                 ending = file.name[file.name.rfind(".") :]
                 kind = _TYPES.get(ending) or mimetypes.guess_type(file.name)[0] or "text/plain"
                 page = Page(file.read_bytes())
-                found.append((prefix + file.name, page, kind))
+                pages.append((prefix + file.name, page, kind))
                 if file.name == "index.html":
-                    found.append(("/", page, kind))
-    return found
+                    pages.append(("/", page, kind))
+    return pages

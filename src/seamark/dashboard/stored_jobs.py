@@ -57,8 +57,8 @@ class StoredJob(ObservedJob):
         """Return the job's last execution; None if its directory is gone, or is another job's."""
 
         def read() -> Execution | None:
-            found = self._executions.newest()
-            return found if found is not None and found.start.job_id == self.job_id else None
+            newest = self._executions.newest()
+            return newest if newest is not None and newest.start.job_id == self.job_id else None
 
         return self._newest_execution.get("", read)
 
@@ -80,10 +80,10 @@ class StoredJob(ObservedJob):
 
     def execution(self) -> Execution:
         """Return the last execution; raises JobNotFoundError where `newest` returns None."""
-        if (found := self.newest()) is None:
+        if (newest := self.newest()) is None:
             storage = self._statistics.uri.rpartition("/")[0]
             raise JobNotFoundError(f"Job {self.job_id} is gone from {storage}")
-        return found
+        return newest
 
     def state(self) -> JobState:
         """Return how the job has ended; UNREACHABLE or UNOBSERVED if it has not, for no driver
@@ -97,12 +97,12 @@ class StoredJob(ObservedJob):
             numbers = self._executions.numbers()
             running = []
             for number in numbers:
-                if number not in self._over and (found := self._executions.read(number)):
+                if number not in self._over and (execution := self._executions.read(number)):
                     # An execution ended, or followed by another, does not change any more.
-                    if found.end is not None or number != numbers[-1]:
-                        self._over[number] = found
+                    if execution.end is not None or number != numbers[-1]:
+                        self._over[number] = execution
                     else:
-                        running = [found]
+                        running = [execution]
             self._over = {n: self._over[n] for n in numbers if n in self._over}
             return [*running, *reversed(self._over.values())]
 

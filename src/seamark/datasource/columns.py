@@ -72,9 +72,9 @@ class Projection:
 
 def _part(expression: str, schema: Schema) -> _Part | None:
     for how, form in _FORMS:
-        if (found := form.fullmatch(expression)) is None:
+        if (match := form.fullmatch(expression)) is None:
             continue
-        *sources, quoted_alias, alias = found.groups()
+        *sources, quoted_alias, alias = match.groups()
         source = next((name.replace("``", "`") for name in sources if name), "")
         number = _number(source, schema)
         if number < 0 and how != "null":
@@ -91,8 +91,8 @@ def _number(name: str, schema: Schema) -> int:
     """Return the number of the column of this name, whatever its case if no other has it; -1 if
     there is none, or more than one."""
     exact = [n for n, column in enumerate(schema) if column.name == name]
-    found = exact or [n for n, column in enumerate(schema) if column.name.lower() == name.lower()]
-    return found[0] if len(found) == 1 else -1
+    numbers = exact or [n for n, column in enumerate(schema) if column.name.lower() == name.lower()]
+    return numbers[0] if len(numbers) == 1 else -1
 
 
 def _made(part: _Part, rows: pa.RecordBatch) -> pa.Array:

@@ -18,8 +18,8 @@ CONDITION = (
 def guarantee_of(sink: TwoPhaseCommitSink[Any]) -> GuaranteeReport:
     """Return the report. Nothing is known of the query's sources and operators."""
     part = SinkPart(UID, sink.describe(), sink.way, places=tuple(sink.places))
-    found = analyse(JobFacts([], [], [part], CheckpointMode.EXACTLY_ONCE.value))
+    report = analyse(JobFacts([], [], [part], CheckpointMode.EXACTLY_ONCE.value))
     sinks = tuple(
-        replace(one, note="; ".join(filter(None, (one.note, CONDITION)))) for one in found.sinks
+        replace(one, note="; ".join(filter(None, (one.note, CONDITION)))) for one in report.sinks
     )
-    return replace(found, sinks=sinks)
+    return replace(report, sinks=sinks)

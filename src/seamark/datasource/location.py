@@ -193,10 +193,10 @@ class Location:
     def begin(self) -> Try:
         """Begin a try of the next batch. Called before its tasks; settles what a dead run left.
         The location may have been deleted, and begun anew, since this worker's last batch."""
-        found = identity_of(self.files, self.name)
-        if self.__dict__.get("identity", found).job_id != found.job_id:
+        identity = identity_of(self.files, self.name)
+        if self.__dict__.get("identity", identity).job_id != identity.job_id:
             self._begin_anew()
-        self.identity = found
+        self.identity = identity
         self.sink.check_transaction_scope(self.job.context(UID, 0, self.identity))
         sinks = _Sinks(self)
         try:
@@ -408,12 +408,14 @@ class _Sinks:
     def lingering(self, below: int) -> Sequence[Lingering[Any]]:
         """See `BatchSink`."""
         listed = self.commits.list_lingering(UID, once=self.once)
-        return [found for found in listed if found.generation < below]
+        return [lingering for lingering in listed if lingering.generation < below]
 
     def abort(self, left: Sequence[Lingering[Any]]) -> None:
         """See `BatchSink`."""
         if left:
-            self.commits.abort_listed(UID, [found.committable for found in left], once=self.once)
+            self.commits.abort_listed(
+                UID, [lingering.committable for lingering in left], once=self.once
+            )
 
     def close(self) -> None:
         """Close the committer."""

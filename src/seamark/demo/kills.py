@@ -54,10 +54,10 @@ def _run(workload: Workload, directory: Path, kills: int) -> None:
         bars = {name: progress.add_task(name, total=total) for name in workload.outputs}
 
         def visible() -> int:
-            found = {name: read().total() for name, read in workload.outputs.items()}
-            for name, count in found.items():
+            counts = {name: read().total() for name, read in workload.outputs.items()}
+            for name, count in counts.items():
                 progress.update(bars[name], completed=count)
-            return min(found.values())
+            return min(counts.values())
 
         for attempt in range(kills + 1):
             log = directory / f"driver-{attempt + 1}.log"
@@ -118,12 +118,12 @@ def report(workload: Workload, directory: Path, kills: int) -> bool:
         table.add_column(name, justify="right")
     wrong = 0
     for name, read in workload.outputs.items():
-        found = read()
-        lost = (workload.expected - found).total()  # a wrong count is one of each
-        duplicated = (found - workload.expected).total()
+        visible = read()
+        lost = (workload.expected - visible).total()  # a wrong count is one of each
+        duplicated = (visible - workload.expected).total()
         wrong += lost + duplicated
-        figures = (workload.expected.total(), found.total(), lost, duplicated)
-        counted = sum(clicks * rows for (_, _, clicks), rows in found.items())
+        figures = (workload.expected.total(), visible.total(), lost, duplicated)
+        counted = sum(clicks * rows for (_, _, clicks), rows in visible.items())
         style = "red" if lost or duplicated else "green"
         table.add_row(name, *(f"{n:,}" for n in (*figures, counted)), style=style)
     console.print(table)

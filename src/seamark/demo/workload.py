@@ -88,14 +88,14 @@ def kafka(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
         raise
 
     def read() -> Counter[Count]:
-        found: Counter[Count] = Counter()
+        rows: Counter[Count] = Counter()
 
         def take(message: Any) -> None:
             value = json.loads(message.value())
-            found[_seconds(value["start"]), message.key().decode(), value["count"]] += 1
+            rows[_seconds(value["start"]), message.key().decode(), value["count"]] += 1
 
         read_log(servers, "clicks-per-user", take, to_the_end=False)
-        return found
+        return rows
 
     return Workload(
         "clicks-kafka",

@@ -26,12 +26,12 @@ Message = Mapping[str, Any]
 
 def parse_topic(text: str) -> tuple[str, int | None]:
     """Return name and partitions of ``clicks:4``; None without a number. Raises UserError."""
-    if (found := _TOPIC.fullmatch(text)) is None:
+    if (match := _TOPIC.fullmatch(text)) is None:
         raise UserError(
             f"topic {text!r}: give a name of letters, digits, '.', '_' and '-', or NAME:PARTITIONS "
             "such as clicks:4, of at most 999"
         )
-    return found[1], int(found[2]) if found[2] else None
+    return match[1], int(match[2]) if match[2] else None
 
 
 def make_topics(

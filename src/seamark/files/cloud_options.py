@@ -42,8 +42,8 @@ class CloudOptions:
         scheme, _, rest = uri.partition("://")
         authority = rest.partition("/")[0]
         bucket, _, host = authority.partition("@")
-        found = _google(settings) if scheme == "gs" else _azure(host, settings)
-        return cls(scheme, bucket, tuple((name, text) for name, text in found.items() if text))
+        options = _google(settings) if scheme == "gs" else _azure(host, settings)
+        return cls(scheme, bucket, tuple((name, text) for name, text in options.items() if text))
 
     @property
     def is_plain(self) -> bool:

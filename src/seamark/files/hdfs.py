@@ -90,13 +90,13 @@ class HdfsDirectory(RenamingDirectory):
 
     def size(self, path: str) -> int | None:
         """Return a file's bytes."""
-        found = self._status(path)
-        return None if found is None else int(found.length)
+        status = self._status(path)
+        return None if status is None else int(status.length)
 
     def modified(self, path: str) -> float | None:
         """Return when a file was last written."""
-        found = self._status(path)
-        return None if found is None else float(found.modification_time) / 1e3
+        status = self._status(path)
+        return None if status is None else float(status.modification_time) / 1e3
 
     def _status(self, path: str) -> Any:
         try:
@@ -112,8 +112,8 @@ class HdfsDirectory(RenamingDirectory):
     def tree(self, path: str = "") -> dict[str, int]:
         """Return all files below `path`."""
         top = len(self._root.rstrip("/")) + 1
-        found = self._statuses(path, recursive=True)
-        return {f.path[top:]: int(f.length) for f in found if not f.isdir}
+        statuses = self._statuses(path, recursive=True)
+        return {f.path[top:]: int(f.length) for f in statuses if not f.isdir}
 
     def _statuses(self, path: str, *, recursive: bool) -> builtins.list[Any]:
         def ask() -> builtins.list[Any]:
@@ -135,8 +135,8 @@ class HdfsDirectory(RenamingDirectory):
 
     def remove_empty(self) -> None:
         """Delete every directory without files."""
-        found = self._statuses("", recursive=True)
-        for directory in sorted((f.path for f in found if f.isdir), reverse=True):
+        statuses = self._statuses("", recursive=True)
+        for directory in sorted((f.path for f in statuses if f.isdir), reverse=True):
             self._delete_empty(directory[len(self._root.rstrip("/")) + 1 :])
         self._delete_empty("")
 

@@ -149,13 +149,13 @@ class LocalDirectory(RenamingDirectory):
 
     def tree(self, path: str = "") -> dict[str, int]:
         """Return all files below `path`; a link is not followed."""
-        found = {}
+        sizes = {}
         for at, directories, names in os.walk(self.path / path):
             links = [name for name in directories if Path(at, name).is_symlink()]
             for file in (Path(at, name) for name in names + links):
                 with contextlib.suppress(FileNotFoundError):  # gone since the listing
-                    found[file.relative_to(self.path).as_posix()] = file.lstat().st_size
-        return found
+                    sizes[file.relative_to(self.path).as_posix()] = file.lstat().st_size
+        return sizes
 
     def delete(self, path: str) -> None:
         """Delete a file or a whole directory. Another process may delete the same, or write into

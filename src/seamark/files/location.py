@@ -204,12 +204,12 @@ def decoded(uri: str) -> str:
 def _absolute(path: str, text: str, setting: str) -> str:
     """Return a local path without ``~`` and ``..``, with single slashes."""
     try:
-        found = Path(path).expanduser().absolute()
+        absolute = Path(path).expanduser().absolute()
     except (RuntimeError, OSError) as error:  # the home or the current directory is missing
         raise ConfigurationError(f"{setting} is {text!r}: {error}; give an absolute path") from None
-    if ".." in found.parts:
+    if ".." in absolute.parts:
         # Spark drops the part before "..", but the kernel follows links first: they agree only
         # on a path without "..".
-        last = len(found.parts) - found.parts[::-1].index("..")
-        found = Path(os.path.realpath(Path(*found.parts[:last])), *found.parts[last:])
-    return "/" + str(found).lstrip("/")
+        last = len(absolute.parts) - absolute.parts[::-1].index("..")
+        absolute = Path(os.path.realpath(Path(*absolute.parts[:last])), *absolute.parts[last:])
+    return "/" + str(absolute).lstrip("/")

@@ -61,19 +61,19 @@ class ObjectDirectory(RowDirectory):
 
     def size(self, path: str) -> int | None:
         """Return an object's bytes."""
-        found = self._head(path)
-        return None if found is None else int(found["size"])
+        head = self._head(path)
+        return None if head is None else int(head["size"])
 
     def modified(self, path: str) -> float | None:
         """Return when an object was written."""
-        found = self._head(path)
-        return None if found is None else float(found["last_modified"].timestamp())
+        head = self._head(path)
+        return None if head is None else float(head["last_modified"].timestamp())
 
     def list(self, path: str) -> list[str]:
         """Return the names one level below `path`."""
         with self._errors(path):
-            found = self._store.list_with_delimiter(self._key(path) or None)
-        keys = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+            listing = self._store.list_with_delimiter(self._key(path) or None)
+        keys = [*listing["common_prefixes"], *(one["path"] for one in listing["objects"])]
         return visible(key.rpartition("/")[2] for key in keys)
 
     def tree(self, path: str = "") -> dict[str, int]:

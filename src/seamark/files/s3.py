@@ -64,8 +64,8 @@ class S3Directory(RowDirectory):
                 if not left:
                     raise
             except FileExistsError:
-                found = self._head(path)
-                if found is None or found.get("Metadata", {}).get(_TOKEN) != token:
+                head = self._head(path)
+                if head is None or head.get("Metadata", {}).get(_TOKEN) != token:
                     raise
                 return
             else:
@@ -95,13 +95,13 @@ class S3Directory(RowDirectory):
 
     def size(self, path: str) -> int | None:
         """Return an object's bytes."""
-        found = self._head(path)
-        return None if found is None else int(_whole(found, "ContentLength"))
+        head = self._head(path)
+        return None if head is None else int(_whole(head, "ContentLength"))
 
     def modified(self, path: str) -> float | None:
         """Return when an object was written."""
-        found = self._head(path)
-        return None if found is None else float(_whole(found, "LastModified").timestamp())
+        head = self._head(path)
+        return None if head is None else float(_whole(head, "LastModified").timestamp())
 
     def _head(self, path: str) -> Any:
         try:
@@ -111,8 +111,8 @@ class S3Directory(RowDirectory):
 
     def list(self, path: str) -> list[str]:
         """Return the names one level below `path`."""
-        found = self._keys(path, Delimiter="/")
-        return visible(key.rstrip("/").rpartition("/")[2] for key, _ in found if key != f"{path}/")
+        keys = self._keys(path, Delimiter="/")
+        return visible(key.rstrip("/").rpartition("/")[2] for key, _ in keys if key != f"{path}/")
 
     def tree(self, path: str = "") -> dict[str, int]:
         """Return all objects below `path`, without the markers of Hadoop and of consoles: they
@@ -140,10 +140,10 @@ class S3Directory(RowDirectory):
         """Yield the keys below `path` with their bytes; with a delimiter, the directories too."""
         prefix = self._key(path) + "/" if path or self._prefix else ""
         for page in self._pages(path, "list_objects_v2", Prefix=prefix, **arguments):
-            for found in page.get("Contents", ()):
-                yield self._path(found["Key"]), int(found["Size"])
-            for found in page.get("CommonPrefixes", ()):
-                yield self._path(found["Prefix"]), 0
+            for entry in page.get("Contents", ()):
+                yield self._path(entry["Key"]), int(entry["Size"])
+            for entry in page.get("CommonPrefixes", ()):
+                yield self._path(entry["Prefix"]), 0
 
     # --- multipart uploads
 
@@ -178,9 +178,9 @@ class S3Directory(RowDirectory):
     def uploads(self) -> Iterator[FoundUpload]:
         """Yield every open upload below this directory."""
         for page in self._pages("", "list_multipart_uploads", Prefix=self._prefix + "/"):
-            for found in page.get("Uploads", ()):
-                begun = float(found["Initiated"].timestamp())
-                yield FoundUpload(self._path(found["Key"]), found["UploadId"], begun)
+            for upload in page.get("Uploads", ()):
+                begun = float(upload["Initiated"].timestamp())
+                yield FoundUpload(self._path(upload["Key"]), upload["UploadId"], begun)
 
     def _upload_part(self, path: str, upload_id: str, number: int, data: bytes) -> str:
         answer = self._call(

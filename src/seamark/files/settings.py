@@ -57,21 +57,21 @@ class HadoopSettings(Mapping[str, str]):
 
         Raises ConfigurationError for a file that cannot be read.
         """
-        found: dict[str, str] = {}
+        settings: dict[str, str] = {}
         try:
             if directory := os.environ.get("HADOOP_CONF_DIR"):
                 for path in (Path(directory, f"{part}-site.xml") for part in ("core", "hdfs")):
                     if path.exists():
                         for entry in ElementTree.parse(path).iter("property"):
-                            found[entry.findtext("name", "")] = entry.findtext("value", "")
+                            settings[entry.findtext("name", "")] = entry.findtext("value", "")
             for name, value in _spark_settings():
                 if name.startswith(_SPARK):
-                    found[name.removeprefix(_SPARK)] = value
+                    settings[name.removeprefix(_SPARK)] = value
         except (OSError, ValueError, ElementTree.ParseError) as error:
             raise ConfigurationError(
                 f"the settings of Spark and Hadoop cannot be read: {error}; correct the file"
             ) from error
-        for name, value in found.items():
+        for name, value in settings.items():
             providers = value.split(",") if name.endswith("aws.credentials.provider") else []
             if (
                 _JVM_ONLY.fullmatch(name)
@@ -79,7 +79,7 @@ class HadoopSettings(Mapping[str, str]):
                 or not all(_PROVIDERS.fullmatch(one.strip()) for one in providers)
             ):
                 return None
-        return cls(found)
+        return cls(settings)
 
     def under(self, other: Mapping[str, str]) -> "HadoopSettings":
         """Return these settings with those of `other` over them."""
@@ -119,8 +119,8 @@ def _spark_settings() -> Iterator[tuple[str, str]]:
     file = Path(named[-1] if named else f"{conf}/spark-defaults.conf")
     if named or file.exists():
         for line in file.read_text(encoding="utf-8").splitlines():
-            if found := _PROPERTY.fullmatch(line):
-                yield found[1], found[2]
+            if match := _PROPERTY.fullmatch(line):
+                yield match[1], match[2]
     for option, value in given:
         if option in ("--conf", "-c"):
             name, _, text = value.partition("=")

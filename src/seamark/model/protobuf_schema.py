@@ -50,12 +50,12 @@ def message_of(schema: SchemaText) -> Any:
         file.name = name
     try:
         for file in (*compiled, *made.values()):  # each after those it needs
-            found = pool.AddSerializedFile(file.SerializeToString())
+            descriptor = pool.AddSerializedFile(file.SerializeToString())
     except TypeError as error:
         raise ValueError(" ".join(str(error).split())) from None
     if not file.message_type:
         raise ValueError("the schema has no message")
-    return found.message_types_by_name[file.message_type[0].name]
+    return descriptor.message_types_by_name[file.message_type[0].name]
 
 
 def _module(name: str) -> Any:
@@ -90,7 +90,7 @@ def _compiled(texts: Mapping[str, str], pb: Any) -> Sequence[Any]:
             done = subprocess.run(
                 [*command, _MAIN], cwd=root, capture_output=True, timeout=_TIMEOUT_S, check=False
             )
-            found = (root / "out").read_bytes() if done.returncode == 0 else b""
+            compiled = (root / "out").read_bytes() if done.returncode == 0 else b""
     except (OSError, subprocess.SubprocessError) as error:  # no fault of the schema's
         raise OperationFailedError(f"protoc does not run: {error}; see the machine") from None
     said = done.stderr.decode(errors="replace").replace(_MAIN, "the schema")
@@ -99,4 +99,4 @@ def _compiled(texts: Mapping[str, str], pb: Any) -> Sequence[Any]:
         raise ValueError("; ".join(lines))
     if done.returncode:  # killed
         raise OperationFailedError(f"protoc ended with {done.returncode}: {'; '.join(lines)}")
-    return list(pb.FileDescriptorSet.FromString(found).file)
+    return list(pb.FileDescriptorSet.FromString(compiled).file)

@@ -61,7 +61,7 @@ def redact(text: str) -> str:
         return text
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     for pattern in _USER_INFO:
-        text = pattern.sub(lambda found: HIDDEN + ("@tcp(" if "@tcp(" in found[0] else "@"), text)
+        text = pattern.sub(lambda match: HIDDEN + ("@tcp(" if "@tcp(" in match[0] else "@"), text)
     shown, end = [], 0
     for value in _assigned_secrets(text):
         shown += [text[end : value.start()], _hidden(value[0])]

@@ -37,10 +37,10 @@ def epoch_range(epochs: str) -> tuple[int | None, int | None]:
     """Return the first and the last epoch of ``A..B``, None for an open end."""
     if not epochs:
         return None, None
-    found = _EPOCHS.fullmatch(epochs)
-    if found is None:
+    match = _EPOCHS.fullmatch(epochs)
+    if match is None:
         raise UserError(f"--epochs is {epochs!r}; give A..B, A.., ..B, or one epoch's number")
-    first, last, one = (int(text) if text else None for text in found.groups())
+    first, last, one = (int(text) if text else None for text in match.groups())
     return (one, one) if one is not None else (first, last)
 
 

@@ -28,15 +28,15 @@ def take_checkpoint(running: DriverClient, timeout_s: float, tick: Tick) -> dict
     done = running.perform("checkpoint", "/checkpoints", timeout_s=timeout_s, tick=tick)
     id_ = running.part(done, "checkpointId", int)
     try:
-        found = running.get(f"/checkpoints/details/{id_}")
+        details = running.get(f"/checkpoints/details/{id_}")
     except UserError:  # 404: it may be of the lineage before
         latest = running.part(running.get("/checkpoints"), "latest", dict)
         if not isinstance(restored := latest.get("restored"), dict) or restored.get("id") != id_:
             raise
         return {"id": id_, "external_path": running.part(restored, "external_path", str)}
     for name in ("id", "end_to_end_duration"):
-        running.part(found, name, int)
-    return dict(found)
+        running.part(details, name, int)
+    return dict(details)
 
 
 def take_savepoint(
@@ -79,9 +79,9 @@ def end_with_savepoint(
         )
     path = running.part(done, "location", str)
     try:
-        found = _await_end(running, tick)
-        if not (found is None and cancels and _is_deleted(running.job)):
-            _require(running, found, JobState.CANCELED if cancels else JobState.FINISHED)
+        ended = _await_end(running, tick)
+        if not (ended is None and cancels and _is_deleted(running.job)):
+            _require(running, ended, JobState.CANCELED if cancels else JobState.FINISHED)
     except (OperationFailedError, DriverUnreachableError) as error:
         raise type(error)(f"the savepoint is whole ({path}), but {error}") from None
     return path
@@ -154,25 +154,25 @@ def _await_end(running: DriverClient, tick: Tick) -> RegisteredJob | None:
     deadline = time.monotonic() + RECORDED_S
     while time.monotonic() < deadline:
         try:
-            found = find_job(running.job.storage, running.job.directory)
+            job = find_job(running.job.storage, running.job.directory)
         except UserError:  # deleted at its cancellation
             return None
-        if found.state.is_terminal or found.start.started_at != running.job.start.started_at:
-            return found
+        if job.state.is_terminal or job.start.started_at != running.job.start.started_at:
+            return job
         tick(0, None)
         time.sleep(POLL_S)
     return None
 
 
-def _require(running: DriverClient, found: RegisteredJob | None, state: JobState) -> None:
+def _require(running: DriverClient, ended: RegisteredJob | None, state: JobState) -> None:
     name = running.job.name
-    if found is None:
+    if ended is None:
         raise DriverUnreachableError(
             f"job {name!r}: its driver has ended without a word; what it has decided is committed "
             f"by its next start. See seamark info {name}"
         )
-    if found.state is not state:
+    if ended.state is not state:
         raise OperationFailedError(
-            f"job {name!r} is not {state.value}, but {found.state.value}"
-            + (f": {found.reason}" if found.reason else "")
+            f"job {name!r} is not {state.value}, but {ended.state.value}"
+            + (f": {ended.reason}" if ended.reason else "")
         )

@@ -41,15 +41,15 @@ def find_running(job: str, uri: str, token_file: Path | None) -> "DriverClient":
     its id. Raises UserError if there is no such job, and DriverUnreachableError if no driver
     answers for it: the error says how the job ended, or where its driver should be. Raises OSError
     if the storage cannot be read."""
-    found = find_job(uri, job)
-    if found.state.is_terminal:
-        reason = f" ({found.reason})" if found.reason else ""
+    registered = find_job(uri, job)
+    if registered.state.is_terminal:
+        reason = f" ({registered.reason})" if registered.reason else ""
         raise DriverUnreachableError(
-            f"job {found.name!r} does not run: it is {found.state.value}{reason}; {AGAIN}"
+            f"job {registered.name!r} does not run: it is {registered.state.value}{reason}; {AGAIN}"
         )
-    if found.state in OUTSIDE:
-        raise DriverUnreachableError(f"job {found.name!r}: {why_unreachable(found)}")
-    return DriverClient(found, token_file)
+    if registered.state in OUTSIDE:
+        raise DriverUnreachableError(f"job {registered.name!r}: {why_unreachable(registered)}")
+    return DriverClient(registered, token_file)
 
 
 def why_unreachable(job: RegisteredJob) -> str:
@@ -93,9 +93,9 @@ class DriverClient:
     def part(self, answer: Any, name: str, type_: type[T]) -> T:
         """Return a field of the driver's answer. Raises OperationFailedError if the answer has no
         such field of this type: the driver is of another version, or no driver answered."""
-        found = answer.get(name) if isinstance(answer, dict) else None
-        if isinstance(found, type_):
-            return found
+        value = answer.get(name) if isinstance(answer, dict) else None
+        if isinstance(value, type_):
+            return value
         raise OperationFailedError(
             f"job {self.job.name!r}: what answers at {self.job.start.rest_url} is no driver of "
             f"this version of Seamark: its answer has no {name} ({type_.__name__}): "

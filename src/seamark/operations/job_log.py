@@ -23,11 +23,11 @@ def output_of(job: str, uri: str, *, follow: bool) -> Iterator[str]:
 
     Raises UserError if there is no such job, or its log is not on this machine.
     """
-    found = find_listed(uri, job)
-    path = _log_of(found)
+    listed = find_listed(uri, job)
+    path = _log_of(listed)
     with path.open(encoding="utf-8", errors="backslashreplace", newline="") as output:
         while True:
-            is_last = not follow or _has_ended(found)  # before reading: nothing comes after it
+            is_last = not follow or _has_ended(listed)  # before reading: nothing comes after it
             while text := output.read(_AT_ONCE):
                 yield text
             if is_last:

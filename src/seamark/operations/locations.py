@@ -80,10 +80,10 @@ def read_location(path: str) -> LocationReport:
             f'--location {path}: no query of format("seamark") has its log there; give the '
             "option location of the query, or the directory seamark in its checkpoint location"
         ) from None
-    decided, found = newest_decision(entries), None
+    decided, batch = newest_decision(entries), None
     if decided is not None:
         total = decided.total
-        found = DecidedBatch(
+        batch = DecidedBatch(
             decided.batch,
             decided.query,
             decided.at,
@@ -94,7 +94,7 @@ def read_location(path: str) -> LocationReport:
             decided.batch if total is None else total.since,
         )
     tries = {number: entry.at for number, entry in sorted(entries.items()) if entry is not decided}
-    return LocationReport(uri, identity.name, identity.job_id, found, tries, tuple(numbers))
+    return LocationReport(uri, identity.name, identity.job_id, batch, tries, tuple(numbers))
 
 
 def open_at_sink(path: str, options: Path | None) -> Sequence[dict[str, Any]]:
@@ -104,8 +104,8 @@ def open_at_sink(path: str, options: Path | None) -> Sequence[dict[str, Any]]:
     Raises UserError, ConfigurationError, and AbortFailedError if the sink's system does not answer.
     """
     place = _load(path, options)
-    found, now = place.open_transactions(), time.time()
-    return [{"job": place.name, **one.to_json(now)} for one in found]
+    transactions, now = place.open_transactions(), time.time()
+    return [{"job": place.name, **one.to_json(now)} for one in transactions]
 
 
 def _load(path: str, options: Path | None) -> Location:

@@ -128,16 +128,16 @@ def _beside(path: str, id_: str) -> str:
 
 def show(base: Base, brokers: Brokers | None) -> list[Move]:
     """Return the partitions of the Kafka sources; with `brokers`, also the bounds of their logs."""
-    found = [
+    moves = [
         Move(source.uid, *at, offset, offset)
         for source in base.sources
         if is_kafka(source.offset)
         for at, offset in sorted(partitions_of(source.offset).items())
     ]
-    if brokers is None or not found:
-        return found
+    if brokers is None or not moves:
+        return moves
     with closing(brokers()) as log:
-        return _with_logs(found, log)
+        return _with_logs(moves, log)
 
 
 def preview(
@@ -148,14 +148,16 @@ def preview(
     SavepointError for a senseless change, OperationFailedError if the brokers do not answer."""
     with closing(brokers()) as log:
         change = replace(change, position=_position(position, log))
-        found = [
+        kafka_moves = [
             move
             for each, part in choose(base.sources, base.name, source, change)
             for move in moves(each, part, log.partitions)
         ]
-        found = _with_logs(found, log)
+        kafka_moves = _with_logs(kafka_moves, log)
     return Preview(
-        tuple(found), tuple(problems(found)), tuple(consequences(found, base.watermark_ms))
+        tuple(kafka_moves),
+        tuple(problems(kafka_moves)),
+        tuple(consequences(kafka_moves, base.watermark_ms)),
     )
 
 
@@ -179,27 +181,27 @@ def write(savepoint: SavepointRecord, shown: Preview, target: str | None) -> Sav
 
 def parse_partitions(given: Sequence[str]) -> dict[Partition, int]:
     """Parse ``TOPIC:PARTITION=OFFSET`` texts; raises UserError."""
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
     for text in given:
         at, _, offset = text.rpartition("=")
         topic, _, partition = at.rpartition(":")
         if not (topic and partition.isdecimal() and offset.isdecimal()):
             raise UserError(f"--partition is {text!r}; give TOPIC:PARTITION=OFFSET, as clicks:0=12")
-        if (topic, int(partition)) in found:
+        if (topic, int(partition)) in offsets:
             raise UserError(f"--partition gives {topic}:{partition} twice")
-        found[topic, int(partition)] = int(offset)
-    return found
+        offsets[topic, int(partition)] = int(offset)
+    return offsets
 
 
 def parse_topics(given: Sequence[str]) -> dict[str, str]:
     """Parse ``OLD=NEW`` texts; raises UserError."""
-    found = {}
+    renamed = {}
     for text in given:
         old, _, new = text.partition("=")
-        if not (old and new) or old == new or old in found:
+        if not (old and new) or old == new or old in renamed:
             raise UserError(f"--topic is {text!r}; give OLD=NEW, each topic once")
-        found[old] = new
-    return found
+        renamed[old] = new
+    return renamed
 
 
 def parse_moment(text: str) -> int:
@@ -227,15 +229,15 @@ def read_options(path: Path | None, option: str = "--command-config") -> dict[st
         raise UserError(f"{option} {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{option} {path}: it is no text in UTF-8") from None
-    found = {}
+    options = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, equals, value = line.partition("=")
         if not equals:
             raise UserError(f"{option} {path}: line {number} is no name=value")
-        found[name.strip()] = value.strip()
-    return found
+        options[name.strip()] = value.strip()
+    return options
 
 
 def _position(
@@ -253,11 +255,11 @@ def _position(
     return at
 
 
-def _with_logs(found: Sequence[Move], log: KafkaLog) -> list[Move]:
-    bounds = log.bounds((move.topic, move.partition) for move in found)
+def _with_logs(moves: Sequence[Move], log: KafkaLog) -> list[Move]:
+    bounds = log.bounds((move.topic, move.partition) for move in moves)
     return [
         replace(move, log_start=at.start, log_end=at.end)
         if (at := bounds.get((move.topic, move.partition)))
         else move
-        for move in found
+        for move in moves
     ]

@@ -98,12 +98,12 @@ def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
     """Return the guarantees of a job, found by name, id or the first digits of its id. Its last
     driver stored them at its start. Raises UserError if there is no such job, or its last driver
     stored nothing because it was of an older version."""
-    found = find_listed(uri, job)
-    pages = found.execution.start.pages
+    listed = find_listed(uri, job)
+    pages = listed.execution.start.pages
     if "guarantees" not in pages:
         raise UserError(
-            f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
-            "its program instead: seamark explain APP.PY"
+            f"job {listed.name!r}: its last run has not stored what it guarantees; give the path "
+            "of its program instead: seamark explain APP.PY"
         )
     stated = pages["guarantees"]
     try:
@@ -111,10 +111,10 @@ def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
         report = GuaranteeReport.from_json(stated, mode.replace("_", "-"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(
-            f"job {found.name!r}: {found.execution.record} holds no guarantees that this version "
+            f"job {listed.name!r}: {listed.execution.record} holds no guarantees that this version "
             "of Seamark understands; give the path of its program instead: seamark explain APP.PY"
         ) from None
-    return {found.name: report}
+    return {listed.name: report}
 
 
 @dataclass(frozen=True)
@@ -168,15 +168,15 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
 
     `storage` is a URI. Raises UserError if there is nothing at it.
     """
-    found = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
-    if not found and not (exists(storage) and open_storage(storage).exists("")):
+    listed = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
+    if not listed and not (exists(storage) and open_storage(storage).exists("")):
         raise UserError(
             f"the storage {storage} is not there, or is no directory, so no job has run with it; "
             "check --storage, checkpoint.storage in seamark.toml, or SEAMARK_STORAGE"
         )
     return [
         job
-        for job in found
+        for job in listed
         if ended or (not job.state.is_terminal and not (running and job.state in OUTSIDE))
     ]
 
@@ -190,12 +190,12 @@ def info(job: str, uri: str) -> JobInfo:
     from seamark.rest.epochs import EpochPage  # takes its time
     from seamark.rest.models import Guarantees
 
-    found = find_job(uri, job)
-    store = open_store(open_storage, found.uri)
-    restarts, epoch = found.execution.restarts, None
-    guarantees = _known(Guarantees, found.start.pages.get("guarantees"))
-    if not found.state.is_terminal and found.state not in OUTSIDE:
-        driver = DriverClient(found)
+    registered = find_job(uri, job)
+    store = open_store(open_storage, registered.uri)
+    restarts, epoch = registered.execution.restarts, None
+    guarantees = _known(Guarantees, registered.start.pages.get("guarantees"))
+    if not registered.state.is_terminal and registered.state not in OUTSIDE:
+        driver = DriverClient(registered)
         try:
             restarts = driver.part(driver.get(), "restarts", int)
             guarantees = _known(Guarantees, driver.get("/guarantees")) or guarantees
@@ -205,15 +205,15 @@ def info(job: str, uri: str) -> JobInfo:
         except OperationFailedError as error:
             log.warning("%s", error)
     return JobInfo(
-        job=found,
+        job=registered,
         restarts=restarts,
         generation=max(store.generations(), default=0),
         identity=_identity(store),
-        last_completed=read_history(uri, found.directory).latest_completed,
+        last_completed=read_history(uri, registered.directory).latest_completed,
         guarantees=guarantees,
         epoch=epoch,
         losses=read_losses(store.files),
-        location=None if found.start.is_observed else read_location(found.uri),
+        location=None if registered.start.is_observed else read_location(registered.uri),
     )
 
 
@@ -249,12 +249,12 @@ def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
 
 
 def one_checkpoint(
-    found: CheckpointingStatistics, job: str, checkpoint_id: int
+    statistics: CheckpointingStatistics, job: str, checkpoint_id: int
 ) -> CheckpointStatistics:
     """Return the newest attempt at one checkpoint; raises UserError if no attempt is kept."""
-    if (checkpoint := found.find(checkpoint_id)) is not None:
+    if (checkpoint := statistics.find(checkpoint_id)) is not None:
         return checkpoint
-    kept = [c.id for c in found.history]
+    kept = [c.id for c in statistics.history]
     raise UserError(
         f"job {job!r} has no statistics of checkpoint {checkpoint_id}; "
         + (f"kept are those from {min(kept)} to {max(kept)}" if kept else "none are kept")

@@ -61,10 +61,10 @@ def submit_command(
     """
     settings = _options(options)
     if deploy_mode(options) != "cluster":
-        found = dict(variables)
+        environment = dict(variables)
         if "PYSPARK_DRIVER_PYTHON" not in os.environ:
-            found["PYSPARK_DRIVER_PYTHON"] = sys.executable
-        return [str(_spark_submit()), *settings, app, *arguments], found
+            environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        return [str(_spark_submit()), *settings, app, *arguments], environment
     master = str(options.get("--master") or "")
     if master.startswith("yarn"):
         prefix = "spark.yarn.appMasterEnv."
@@ -88,25 +88,25 @@ def deploy_mode(options: SparkOptions) -> str:
     if mode := options.get("--deploy-mode"):
         return str(mode)
     for conf in options.get("--conf") or ():
-        if found := _DEPLOY_MODE.match(conf):
-            return found[1]
+        if match := _DEPLOY_MODE.match(conf):
+            return match[1]
     if mode := os.environ.get("DEPLOY_MODE"):
         return mode
     home = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME', '')}/conf"
     path = Path(str(options.get("--properties-file") or f"{home}/spark-defaults.conf"))
     try:
-        found = _DEPLOY_MODE.search(path.read_text(encoding="utf-8"))
+        match = _DEPLOY_MODE.search(path.read_text(encoding="utf-8"))
     except OSError:  # spark-submit reports it, if the user named it
         return "client"
-    return found[1] if found else "client"
+    return match[1] if match else "client"
 
 
 def _options(options: SparkOptions) -> list[str]:
-    found = []
+    arguments = []
     for name, value in options.items():
         for each in [value] if isinstance(value, str) else value or ():
-            found += [name, each]
-    return found
+            arguments += [name, each]
+    return arguments
 
 
 def _spark_submit() -> Path:

@@ -93,13 +93,13 @@ def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> Re
     """Return the job if it runs, or has ended well; None before its driver has announced it."""
     code = process.poll()  # before the file: a program ended by now has announced its job
     try:
-        found = json.loads(announcement.read_text(encoding="utf-8"))
+        announced = json.loads(announcement.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    uri = found.pop("directory")
+    uri = announced.pop("directory")
     storage = job_directory(uri).rpartition("/")[0]
     directory = uri.removeprefix(f"{storage}/")
-    start = ExecutionStart(**{**found, "log": str(log)})
+    start = ExecutionStart(**{**announced, "log": str(log)})
     execution = Execution(0, start, [], None)
     state = Driver(execution, start.name).state()
     if code is not None:

@@ -53,12 +53,12 @@ def list_on_cluster(servers: str, prefix: str, config: Path | None) -> Sequence[
             f"Kafka at {servers} does not answer: {error}; look at --bootstrap-servers and "
             "--command-config"
         ) from None
-    found = [
+    transactions = [
         _on_cluster(id_, state, fact)
         for id_, fact in zip(ids, facts, strict=True)
         if isinstance(state := states[id_], Description) and fact.started_at  # else it has ended
     ]
-    return sorted(found, key=lambda one: (one["since"], one["transaction"]))
+    return sorted(transactions, key=lambda one: (one["since"], one["transaction"]))
 
 
 def _on_cluster(id_: str, state: Description, facts: OpenFacts) -> dict[str, Any]:

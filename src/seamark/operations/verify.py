@@ -71,14 +71,14 @@ def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Pa
     name = asked.workload or DEFAULT_WORKLOAD
     if name not in WORKLOADS:
         raise ConfigurationError(f"--workload: {name!r} is none; known are {', '.join(WORKLOADS)}")
-    found = declared(asked.app) if asked.app is not None else None
+    app = declared(asked.app) if asked.app is not None else None
     seed = random.SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
     shown = asked.app.app.name if asked.app else name
     outcome = Outcome(shown, seed, asked.command(seed), time.time(), faults=wanted)
     say(f"seed {seed}; to repeat: {outcome.command}")
     directory = Path(tempfile.mkdtemp(prefix="seamark-verify-"))
     try:
-        _run(asked, found, outcome, directory, say)
+        _run(asked, app, outcome, directory, say)
     except UserError:
         shutil.rmtree(directory, ignore_errors=True)
         raise
@@ -89,7 +89,7 @@ def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Pa
 
 def _run(
     asked: Verification,
-    found: DeclaredApp | None,
+    under_test: DeclaredApp | None,
     outcome: Outcome,
     directory: Path,
     say: Callable[[str], None],
@@ -99,12 +99,12 @@ def _run(
     from seamark.verify.workloads import WORKLOADS
 
     app, name, wanted = asked.app, asked.workload or DEFAULT_WORKLOAD, outcome.faults
-    needs_postgres = found.needs_postgres if found else WORKLOADS[name].needs_postgres
+    needs_postgres = under_test.needs_postgres if under_test else WORKLOADS[name].needs_postgres
     given = (app.kafka, app.postgres) if app else (None, None)
     with Systems(directory, wanted, given, needs_postgres, asked.brokers) as systems:
-        if app is not None and found is not None:
-            workload = app_workload(app, found, systems, directory)
-            outcome.not_read = {f"sink {uid}": why for uid, why in found.not_read.items()}
+        if app is not None and under_test is not None:
+            workload = app_workload(app, under_test, systems, directory)
+            outcome.not_read = {f"sink {uid}": why for uid, why in under_test.not_read.items()}
         else:
             workload = WORKLOADS[name].make(name, systems, directory)
         outcome.left_out = {f: why for f, why in systems.left_out.items() if f in wanted}

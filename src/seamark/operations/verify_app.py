@@ -110,7 +110,7 @@ def declared(asked: AppUnderTest) -> DeclaredApp:
 
 
 def workload(
-    asked: AppUnderTest, found: DeclaredApp, systems: "Systems", directory: Path
+    asked: AppUnderTest, declared: DeclaredApp, systems: "Systems", directory: Path
 ) -> "Workload":
     """Return the workload of a program. Raises UserError if a sink or the topic holds rows."""
     from seamark.verify import workloads
@@ -118,9 +118,9 @@ def workload(
     from seamark.verify.trial import Workload
 
     kafka = systems.kafka_direct
-    topics = [sink["topic"] for sink in found.sinks.values() if sink["kind"] == "kafka"]
-    workloads.create_topics(kafka, found.topic, *topics)
-    sinks = [_watched(asked, uid, sink, systems, directory) for uid, sink in found.sinks.items()]
+    topics = [sink["topic"] for sink in declared.sinks.values() if sink["kind"] == "kafka"]
+    workloads.create_topics(kafka, declared.topic, *topics)
+    sinks = [_watched(asked, uid, sink, systems, directory) for uid, sink in declared.sinks.items()]
     for sink in sinks:
         try:
             held = len(sink.final(30).numbers)
@@ -135,7 +135,7 @@ def workload(
     program = Program(str(asked.app.resolve()), asked.arguments, settings, log_level="INFO")
     command, environment = program.command()
     environment[KAFKA_VARIABLE] = systems.kafka_for_job
-    if found.needs_postgres:
+    if declared.needs_postgres:
         environment[POSTGRES_VARIABLE] = systems.postgres_for_job
     template = asked.template
 
@@ -144,11 +144,11 @@ def workload(
         text = template.replace("{n}", str(number)).replace("{k}", key)
         return key, text.replace("{ms}", str(number * ROW_MS))
 
-    points = {point for sink in found.sinks.values() for point in workloads.POINTS[sink["kind"]]}
+    points = {point for sink in declared.sinks.values() for point in workloads.POINTS[sink["kind"]]}
     return Workload(
-        found.job, command, systems.storage / found.job, kafka, found.topic, row, sinks,
+        declared.job, command, systems.storage / declared.job, kafka, declared.topic, row, sinks,
         [*workloads.PROTOCOL, *sorted(points)],
-        environment, whole=not found.unaligned, ordered=asked.ordered,
+        environment, whole=not declared.unaligned, ordered=asked.ordered,
     )  # fmt: skip
 
 

@@ -344,13 +344,13 @@ def unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord
     of its epoch had settled them first. So only the newest few records are read; on an object store
     each read takes tens of milliseconds.
     """
-    found: dict[int, EpochRecord] = {}
+    records_by_epoch: dict[int, EpochRecord] = {}
     for epoch in sorted(records.epochs(), reverse=True):
         record = records.epoch(epoch)
         if record.committed is not None and epoch <= latest:
-            return epoch, dict(sorted(found.items()))
-        found[epoch] = record
-    return records.first_epoch() - 1, dict(sorted(found.items()))
+            return epoch, dict(sorted(records_by_epoch.items()))
+        records_by_epoch[epoch] = record
+    return records.first_epoch() - 1, dict(sorted(records_by_epoch.items()))
 
 
 def winner_of(record: EpochRecord) -> int | None:

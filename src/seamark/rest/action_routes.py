@@ -112,7 +112,7 @@ def job_action_routes(actions: Actions) -> APIRouter:
         actions.check(jid)
         asked = request or models.TransactionsRequest()
         work = partial(job.sink_transactions, asked.model_dump(exclude={"triggerId"}))
-        return begin("transactions", asked, partial(beside, work), lambda found: found)
+        return begin("transactions", asked, partial(beside, work), lambda answer: answer)
 
     return router
 

@@ -66,9 +66,9 @@ class Connections:
         unproven = [one for one in self._all.values() if not one.is_proven and one is not new]
         if not unproven:
             return new
-        found = [one for one in unproven if one.waits] or unproven
-        origin = Counter(one.origin for one in found).most_common(1)[0][0]
-        return next(one for one in found if one.origin == origin)
+        candidates = [one for one in unproven if one.waits] or unproven
+        origin = Counter(one.origin for one in candidates).most_common(1)[0][0]
+        return next(one for one in candidates if one.origin == origin)
 
 
 class Connection(H11Protocol):

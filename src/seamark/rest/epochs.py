@@ -134,12 +134,12 @@ def open_transactions(
     """Return the transactions of the epochs under way; `sinks` by uid."""
     if coordinator is None:
         return OpenTransactions(transactions=[], truncated=False)
-    found: list[OpenTransaction] = []
+    transactions: list[OpenTransaction] = []
     for epoch in coordinator.epochs.in_progress():
         for task in epoch.tasks:
             for uid, part in task.sinks.items():
-                for committable in part.committables[: TRANSACTIONS_SHOWN + 1 - len(found)]:
-                    found.append(
+                for committable in part.committables[: TRANSACTIONS_SHOWN + 1 - len(transactions)]:
+                    transactions.append(
                         OpenTransaction(
                             sink=uid,
                             epoch=epoch.epoch,
@@ -149,12 +149,12 @@ def open_transactions(
                             since=round(task.ended_at * 1000),
                         )
                     )
-    return _shown(found)
+    return _shown(transactions)
 
 
 def left_transactions(parts: Sequence[StoredPart]) -> OpenTransactions:
     """Return the transactions that a driver has left, of its stored attempts."""
-    found = [
+    transactions = [
         OpenTransaction(
             transaction="",
             state="",
@@ -163,12 +163,12 @@ def left_transactions(parts: Sequence[StoredPart]) -> OpenTransactions:
         )
         for part in parts
     ]
-    return _shown(found)
+    return _shown(transactions)
 
 
-def _shown(found: list[OpenTransaction]) -> OpenTransactions:
-    truncated = len(found) > TRANSACTIONS_SHOWN
-    return OpenTransactions(transactions=found[:TRANSACTIONS_SHOWN], truncated=truncated)
+def _shown(transactions: list[OpenTransaction]) -> OpenTransactions:
+    truncated = len(transactions) > TRANSACTIONS_SHOWN
+    return OpenTransactions(transactions=transactions[:TRANSACTIONS_SHOWN], truncated=truncated)
 
 
 def _under_way(epoch: EpochProgress, coordinator: Coordinator) -> EpochUnderWay:

@@ -173,11 +173,11 @@ class Durations:
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return for each bound the number of durations up to it, as Prometheus counts."""
-        bounds, total, found = [*map(str, map(float, BUCKETS_S)), "+Inf"], 0, []
+        bounds, total, counted = [*map(str, map(float, BUCKETS_S)), "+Inf"], 0, []
         for bound, count in zip(bounds, self.counts, strict=True):
             total += count
-            found.append((bound, float(total)))
-        return found
+            counted.append((bound, float(total)))
+        return counted
 
 
 class JobMetrics(Collector):
@@ -209,7 +209,7 @@ class JobMetrics(Collector):
     def collect(self) -> Iterator[Family]:
         """Yield every metric; called by the registry for each scrape."""
         job = self._job
-        found = {
+        values = {
             **_of_the_job(job),
             "job_checkpoint_duration_seconds": self._whole,
             "job_checkpoint_phase_duration_seconds": self._phases,
@@ -220,13 +220,13 @@ class JobMetrics(Collector):
         of_job = (job.job_id(), job.name)
         for metric, text in METRICS.items():
             kind, name = metric.split()
-            if name not in found:
+            if name not in values:
                 continue
             part = name.partition("_")[0]
             label = _LABELS.get(name, "") if part == "job" else part
             labels = ("job_id", "job_name", label) if label else ("job_id", "job_name")
             family = _KINDS[kind](f"seamark_{name}", text, labels=labels)
-            for key, value in (found[name] if label else {"": found[name]}).items():
+            for key, value in (values[name] if label else {"": values[name]}).items():
                 where = (*of_job, key) if label else of_job
                 if isinstance(value, Durations):
                     family.add_metric(where, value.buckets(), value.sum_s)
@@ -270,10 +270,10 @@ def _oldest_s(job: LiveJob) -> float:
 
 
 def _of_the_last_checkpoint(job: LiveJob) -> Values:
-    last, found = job.flow.last_completed, {}
+    last, values = job.flow.last_completed, {}
     if last is not None:
         ended_ms = last.trigger_timestamp + max(last.end_to_end_duration, 0)
-        found = {
+        values = {
             "id": float(last.id),
             "completed_timestamp_seconds": ended_ms / 1e3,
             "duration_seconds": last.end_to_end_duration / 1e3,
@@ -284,8 +284,8 @@ def _of_the_last_checkpoint(job: LiveJob) -> Values:
         }
     restored = job.coordinator.statistics.restored if job.coordinator is not None else None
     if restored is not None:
-        found["restore_timestamp_seconds"] = restored.restore_timestamp / 1e3
-    return {f"job_last_checkpoint_{name}": value for name, value in found.items()}
+        values["restore_timestamp_seconds"] = restored.restore_timestamp / 1e3
+    return {f"job_last_checkpoint_{name}": value for name, value in values.items()}
 
 
 def _of_parts(job: LiveJob) -> Values:
@@ -299,13 +299,13 @@ def _of_parts(job: LiveJob) -> Values:
         known = {uid: part.metrics.get(metric) for uid, part in operators.items()}
         return {uid: value * unit for uid, value in known.items() if value is not None}
 
-    found: dict[str, Values] = {
+    values: dict[str, Values] = {
         f"{kind}_busy_seconds": {
             uid: part.busy_ms / 1e3 for uid, part in parts.items() if part.busy_ms is not None
         }
         for kind, parts in of.items()
     }
-    return found | {
+    return values | {
         "source_records_in": {uid: part.rows for uid, part in sources.items()},
         "operator_records_updated": {uid: part.rows for uid, part in operators.items()},
         "sink_records_out": {uid: part.rows for uid, part in sinks.items()},

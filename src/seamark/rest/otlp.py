@@ -108,8 +108,8 @@ class Otlp:
             self._ended("decide", root, begun + max(done.sync_duration, 0), decided)
             self._commits(root, done, decided, begun + whole)
         else:
-            found = match(r"\w+(?:Error|Exception)\b", done.failure_message)
-            root.set_attribute("error.type", found[0] if found else "_OTHER")
+            class_name = match(r"\w+(?:Error|Exception)\b", done.failure_message)
+            root.set_attribute("error.type", class_name[0] if class_name else "_OTHER")
             root.set_status(Status(StatusCode.ERROR, done.failure_message))
         root.end((begun + whole) * 1_000_000)
 

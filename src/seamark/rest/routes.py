@@ -74,9 +74,9 @@ class CheckpointPages:
         return Response(body, media_type="application/json", headers={"ETag": tag})
 
     def _page(self) -> str:
-        found = self._job.checkpoints()
+        statistics = self._job.checkpoints()
         texts = {}
-        for checkpoint in found.history:
+        for checkpoint in statistics.history:
             key = (checkpoint.id, checkpoint.trigger_timestamp)
             kept = self._texts.get(key)
             # Equal, not only of the same id: sizes come late, and files are deleted.
@@ -88,7 +88,7 @@ class CheckpointPages:
             for key, kept in texts.items()
             if kept[0].status is not CheckpointStatus.IN_PROGRESS
         }
-        head = _text(self._hide(found.to_json(history=False)))
+        head = _text(self._hide(statistics.to_json(history=False)))
         return f'{head[:-1]},"history":[{",".join(text for _, text in texts.values())}]}}'
 
 
@@ -177,10 +177,10 @@ def _overview_routes(job: LiveJob, version: str) -> APIRouter:
     @router.get("/ready", responses={503: {"model": models.Problem, "description": "Not RUNNING"}})
     async def ready() -> models.JobIdWithStatus:
         """For readiness probes: the job is RUNNING."""
-        found = await health()
-        if found.status != JobState.RUNNING.value:
-            raise HTTPException(503, f"the job is {found.status}")
-        return found
+        health_now = await health()
+        if health_now.status != JobState.RUNNING.value:
+            raise HTTPException(503, f"the job is {health_now.status}")
+        return health_now
 
     @router.get("/metrics", response_class=Response, responses=PROMETHEUS)
     def prometheus(accept: Annotated[str, Header()] = "") -> Response:
@@ -234,8 +234,8 @@ def _checkpoint_routes(job: LiveJob, actions: Actions, pages: CheckpointPages) -
 
     def find(jid: str, checkpoint_id: int) -> CheckpointStatistics:
         actions.check(jid)
-        if (found := job.checkpoints().find(checkpoint_id)) is not None:
-            return found
+        if (recorded := job.checkpoints().find(checkpoint_id)) is not None:
+            return recorded
         raise HTTPException(404, f"Checkpoint {checkpoint_id} is not in the history")
 
     @router.get("/jobs/{jid}/checkpoints", response_model=models.Checkpoints, responses=_CACHED)

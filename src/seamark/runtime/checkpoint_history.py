@@ -72,8 +72,8 @@ def open_storage(uri: str) -> Directory:
     local = local_of(uri)
     if local is not None:
         return open_local(local)
-    if SparkContext._active_spark_context is None and (found := open_without_spark(uri)):
-        return with_deadlines(found)
+    if SparkContext._active_spark_context is None and (storage := open_without_spark(uri)):
+        return with_deadlines(storage)
     return open_files(spark_session("seamark"), uri)
 
 

@@ -45,8 +45,8 @@ class StateSizes:
         version one counts."""
         tree = StateTree.read(self._files)
         for versions in tree.stores.values():
-            for found in versions.values():
-                found[:] = {file.kind: file for file in found}.values()
+            for files in versions.values():
+                files[:] = {file.kind: file for file in files}.values()
         self._named = {path: named for path, named in self._named.items() if path in tree.sizes}
         return {epoch: self._at(tree, epoch + 1) for epoch in epochs}
 
@@ -66,7 +66,7 @@ class StateSizes:
         at = {file.kind: file.name for file in versions.get(version, ())}
         if "zip" not in at or "changelog" in at:
             return sum(tree.sizes[at[kind]] for kind in ("delta", "changelog") if kind in at)
-        zips = {v: f.name for v, found in versions.items() for f in found if f.kind == "zip"}
+        zips = {v: f.name for v, files in versions.items() for f in files if f.kind == "zip"}
         before = max((v for v in zips if v < version), default=None)
         older = {} if before is None else self._names(zips[before])
         named = self._names(at["zip"]).items()

@@ -107,11 +107,11 @@ def reason_of(error: BaseException) -> str:
 
 def of_source(error: BaseException, job: str) -> BaseException:
     """Return `error`, or RowsDeletedError for it if the source has deleted rows unread."""
-    found = _DELETED.search(_trace(error)) if isinstance(error, PySparkException) else None
-    if found is None:
+    match = _DELETED.search(_trace(error)) if isinstance(error, PySparkException) else None
+    if match is None:
         return error
     return RowsDeletedError(
-        f"job {job}: Kafka has deleted rows that were not read yet. {found[1]}. Nothing of this "
+        f"job {job}: Kafka has deleted rows that were not read yet. {match[1]}. Nothing of this "
         "epoch was written. To go on without these rows, set the source's option failOnDataLoss "
         "to false and start the job again; to lose none, let the topic keep its rows for longer "
         "than the job may be down (retention.ms, retention.bytes)"

@@ -52,7 +52,7 @@ class FilesRead:
 def files_read(frame: DataFrame) -> list[FilesRead]:
     """Return what the file sources in a DataFrame read. A path that Spark cannot use is left out:
     its start says so."""
-    found = []
+    reads = []
     for leaf in sources_of(frame):
         # Only the sources of Spark's file formats have such a name.
         if name_of(leaf) == "StreamingRelation" and leaf.sourceName().startswith("FileSource["):
@@ -64,8 +64,8 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
                 whole = path.getFileSystem(conf).makeQualified(path).toString()
                 recursive = options.get("recursivefilelookup", "").lower() == "true"
                 names = options.get("pathglobfilter", "*")
-                found.append(FilesRead(_real(whole), recursive, names))
-    return found
+                reads.append(FilesRead(_real(whole), recursive, names))
+    return reads
 
 
 def is_directory(path: object, directory: str) -> bool:

@@ -154,16 +154,16 @@ class HadoopFiles:
         """Return the names in a directory, without hidden and temporary ones."""
         try:
             with _os_errors(f"{self.uri}/{path}"):
-                found = self._files.listStatus(self._path(path))
+                statuses = self._files.listStatus(self._path(path))
         except FileNotFoundError:
             return []
-        return visible(path.rpartition("/")[2] for path in _LISTED.findall(self._text(found)))
+        return visible(path.rpartition("/")[2] for path in _LISTED.findall(self._text(statuses)))
 
     def tree(self, path: str = "") -> dict[str, int]:
         """Return every file below `path`, hidden ones too."""
         top = len(_below_host(str(self._files.makeQualified(self._path("")))).rstrip("/")) + 1
-        found = _LISTED_FILE.findall(self._tree(path))
-        return {_below_host(name)[top:]: int(length) for name, length in found}
+        listed = _LISTED_FILE.findall(self._tree(path))
+        return {_below_host(name)[top:]: int(length) for name, length in listed}
 
     def _tree(self, path: str) -> str:
         """List all files below a directory, as one text."""
@@ -171,8 +171,8 @@ class HadoopFiles:
         for _ in range(_TREE_TRIES):
             try:
                 with _os_errors(f"{self.uri}/{path}"):
-                    found = remote.toList(self._files.listFiles(self._path(path), True))
-                    return str(found.toString())
+                    statuses = remote.toList(self._files.listFiles(self._path(path), True))
+                    return str(statuses.toString())
             except FileNotFoundError:  # it, or a directory below it, was deleted meanwhile
                 if not self.exists(path):
                     return ""
@@ -194,9 +194,9 @@ class HadoopFiles:
 
     def _remove_empty(self, directory: Any) -> None:
         with suppress(FileNotFoundError), _os_errors(self.uri):
-            for found in self._files.listStatus(directory):
-                if found.isDirectory():
-                    self._remove_empty(found.getPath())
+            for status in self._files.listStatus(directory):
+                if status.isDirectory():
+                    self._remove_empty(status.getPath())
             try:
                 self._files.delete(directory, False)
             except Py4JJavaError as error:
@@ -261,17 +261,17 @@ class HadoopFiles:
             stream.write(bytearray(data))
             stream.close()
         except Py4JJavaError as error:
-            found = str(error)
-            if "FileAlreadyExists" not in found and "412 Precondition Failed" not in found:
+            message = str(error)
+            if "FileAlreadyExists" not in message and "412 Precondition Failed" not in message:
                 raise
             raise FileExistsError(f"{self.uri}/{path}") from None
 
     def _is_ours(self, target: Any, token: str) -> bool:
         try:
-            found = self._files.getXAttr(target, f"header.{_TOKEN}")
+            attribute = self._files.getXAttr(target, f"header.{_TOKEN}")
         except Py4JError:
             return False
-        return found is not None and bytes(found).decode() == token
+        return attribute is not None and bytes(attribute).decode() == token
 
     def check(self, path: str) -> int:
         """Read the file through: the file system compares its own checksums meanwhile. Raises
@@ -360,7 +360,7 @@ def hadoop_settings(spark: SparkSession) -> HadoopSettings:
     # One call for all of them: each call into the JVM takes a third of a millisecond.
     text = jvm.java.io.StringWriter()
     configuration.writeXml(text)
-    found = {}
+    settings = {}
     for entry in ElementTree.fromstring(text.toString()).iter("property"):
         name, value = entry.findtext("name", ""), entry.findtext("value", "")
         sources = [source.text or "" for source in entry.iter("source")]
@@ -368,5 +368,5 @@ def hadoop_settings(spark: SparkSession) -> HadoopSettings:
             continue
         if "${" in value:  # refers to another setting, or to the environment
             value = str(configuration.get(name) or "")
-        found[name] = value
-    return HadoopSettings(found)
+        settings[name] = value
+    return HadoopSettings(settings)

@@ -111,13 +111,13 @@ def _described(plan: JobPlan, tasks: EpochTasks) -> list[Mapping[str, Any]] | No
     described: list[Mapping[str, Any]] = []
     for number, uid in enumerate(tasks.layout.uids):
         sink = tasks.sinks[uid]
-        found = None
+        description = None
         if isinstance(sink, JvmWrittenSink):
-            found = sink.jvm_writer(tasks.job_id, uid, tasks.generation)
+            description = sink.jvm_writer(tasks.job_id, uid, tasks.generation)
         columns = _columns(plan.stream.schema, tasks.layout.columns, number)
-        if found is None or columns is None:
+        if description is None or columns is None:
             return None
-        described.append({**found, "columns": columns})
+        described.append({**description, "columns": columns})
     return described
 
 

@@ -55,8 +55,8 @@ def listed(storage: str) -> Sequence[ListedJob]:
     chains = in_threads(partial(known_lineages, storage), jobs_in(storage), READ_AT_ONCE)
     ends = {chain[-1] for chain in chains}
     every = [at for chain in chains for at in chain]
-    found = in_threads(lambda at: open_job(storage, at, at not in ends), every, READ_AT_ONCE)
-    return [job for job in found if job is not None]
+    opened = in_threads(lambda at: open_job(storage, at, at not in ends), every, READ_AT_ONCE)
+    return [job for job in opened if job is not None]
 
 
 def find_listed(storage: str, job: str) -> ListedJob:
@@ -77,19 +77,21 @@ def find_listed(storage: str, job: str) -> ListedJob:
             f"nothing but its checkpoints is known; see seamark checkpoints {job}"
         )
     jobs = listed(storage)
-    found = [one for one in jobs if one.name == job and not one.superseded]
-    if len(found) > 1:
+    matching = [one for one in jobs if one.name == job and not one.superseded]
+    if len(matching) > 1:
         raise UserError(
-            f"{len(found)} jobs in {storage} have the name {job!r}; give the directory's name: "
-            + ", ".join(one.directory for one in found)
+            f"{len(matching)} jobs in {storage} have the name {job!r}; give the directory's name: "
+            + ", ".join(one.directory for one in matching)
         )
-    if not found and _SOME_OF_AN_ID.fullmatch(job):
-        found = [one for one in jobs if one.start.job_id.startswith(job)]
-        if len(found) > 1:
-            ids = ", ".join(f"{one.start.job_id} ({one.directory})" for one in found)
-            raise UserError(f"{job} begins the ids of {len(found)} jobs: {ids}; give more digits")
-    if found:
-        return found[0]
+    if not matching and _SOME_OF_AN_ID.fullmatch(job):
+        matching = [one for one in jobs if one.start.job_id.startswith(job)]
+        if len(matching) > 1:
+            ids = ", ".join(f"{one.start.job_id} ({one.directory})" for one in matching)
+            raise UserError(
+                f"{job} begins the ids of {len(matching)} jobs: {ids}; give more digits"
+            )
+    if matching:
+        return matching[0]
     raise UserError(
         f"{storage} holds no job {job!r} (a name, an id, or its first digits); "
         + (f"there are {', '.join(names)}" if names else "there is none at all")

@@ -120,11 +120,11 @@ def require_tasks_python(spark: SparkSession) -> None:
     told = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
     version = ".".join(map(str, sys.version_info[:2]))
     if told.returncode or told.stdout.strip() != version:
-        found = (told.stderr.strip() or f"it is Python {told.stdout.strip()}").splitlines()[-1]
+        reason = (told.stderr.strip() or f"it is Python {told.stdout.strip()}").splitlines()[-1]
         raise ConfigurationError(
             f"Spark's tasks run {python}, which is not the program's Python {version} with its "
-            f"packages: {found}. Set PYSPARK_PYTHON={sys.executable} in the environment before the "
-            "program starts, or make no session: a job makes one that has it"
+            f"packages: {reason}. Set PYSPARK_PYTHON={sys.executable} in the environment before "
+            "the program starts, or make no session: a job makes one that has it"
         )
 
 

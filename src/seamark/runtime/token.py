@@ -163,10 +163,10 @@ def _make_private(directory: Path) -> None:
     """Make a directory and its parent for this user only. Raises UserError if others reach it."""
     for part in (directory.parent, directory):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise UserError(
             f"{directory} is to hold tokens, but others can reach it: mode "
-            f"{stat.S_IMODE(found.st_mode):o}, owner {found.st_uid}; give it mode 700 and the "
+            f"{stat.S_IMODE(status.st_mode):o}, owner {status.st_uid}; give it mode 700 and the "
             f"owner {os.geteuid()}, or set {HOME_VARIABLE} to another directory"
         )

@@ -78,20 +78,20 @@ def claim(files: Directory, job_id: str, name: str, directory: str) -> None:
     a job that is gone. Raises RestoreError if another job was first."""
     mine = Claim(job_id, name, directory, time.time())
     while not create_record(files, _KIND, CLAIMED, asdict(mine)):
-        found = read_claim(files)
-        if found is not None and found.job_id == job_id:
+        present = read_claim(files)
+        if present is not None and present.job_id == job_id:
             return
-        if found is None or is_owned(found, job_directory(directory)):
-            raise RestoreError(claimed_by(files.uri, found))
+        if present is None or is_owned(present, job_directory(directory)):
+            raise RestoreError(claimed_by(files.uri, present))
         files.delete(CLAIMED)
 
 
-def is_owned(found: Claim, asking: str = "") -> bool:
+def is_owned(claimed: Claim, asking: str = "") -> bool:
     """Return whether the claim's job is there, or its restore may still be ended; true if that
     cannot be read. Of the restores into the job's directory `asking` only one is ended, so those
     that were cut off there do not count."""
-    job = job_directory(found.job_directory)
-    lineage = found.job_directory.removeprefix(job).strip("/")
+    job = job_directory(claimed.job_directory)
+    lineage = claimed.job_directory.removeprefix(job).strip("/")
     try:
         if not exists(job):
             return False
@@ -100,19 +100,19 @@ def is_owned(found: Claim, asking: str = "") -> bool:
         chain = [lineage_directory(number) for number in lineages_of(files)]
         if lineage in chain:
             own = _body(files, "job", f"{lineage}/job.json")
-            return found.job_id in (own.get("job_id"), begun.get("job_id"))
+            return claimed.job_id in (own.get("job_id"), begun.get("job_id"))
         current = _body(files, "job", f"{chain[-1]}/job.json")
         can_end = begun.get("supersedes") == current.get("job_id") and not same_place(job, asking)
-        return can_end and begun.get("job_id") == found.job_id
+        return can_end and begun.get("job_id") == claimed.job_id
     except (SeamarkError, OSError) as error:
-        log.warning("savepoint claimed by job %r: %s", found.job_name, error)
+        log.warning("savepoint claimed by job %r: %s", claimed.job_name, error)
         return True
 
 
-def claimed_by(uri: str, found: Claim | None) -> str:
+def claimed_by(uri: str, owner: Claim | None) -> str:
     """Name a savepoint's owner, in a sentence for the user."""
     whose = (
-        f"job {found.job_name!r} ({found.job_directory})" if found is not None else "another job"
+        f"job {owner.job_name!r} ({owner.job_directory})" if owner is not None else "another job"
     )
     return (
         f"savepoint {uri} was claimed by {whose}, which deletes it when its own first checkpoint "
@@ -145,8 +145,8 @@ class ClaimDisposal:
     def _dispose(self, uri: str, job_id: str) -> None:
         try:
             files = open_files(self._spark, uri, make=False)
-            found = read_claim(files)
-            if found is None or found.job_id != job_id:
+            present = read_claim(files)
+            if present is None or present.job_id != job_id:
                 return
             listed = read_savepoint(files).files if files.exists(SAVEPOINT) else ()
             remove_savepoint(files, listed)
@@ -244,15 +244,15 @@ def _restores_from(storage: str, uri: str) -> str | None:
         begun = [f"{name}/{LINEAGES}/{each}" for each in files.list(f"{name}/{LINEAGES}")]
         for directory in (name, *begun):
             try:
-                found = _body(files, "restoring", f"{directory}/{RESTORING}")
-                if not same_place(found.get("path"), uri):
+                restoring = _body(files, "restoring", f"{directory}/{RESTORING}")
+                if not same_place(restoring.get("path"), uri):
                     continue
                 chain = known_lineages(storage, name)
                 current = _body(files, "job", f"{chain[-1]}/job.json").get("job_id")
             except CorruptRecordError:
                 continue
             ended = directory in chain and files.exists(f"{directory}/job.json")
-            if not ended and found.get("supersedes") == current:
+            if not ended and restoring.get("supersedes") == current:
                 return directory
     return None
 
@@ -287,8 +287,8 @@ def remove_savepoint(files: Directory, listed: Collection[str] = ()) -> list[str
     After a kill -9 it can be called again: ``savepoint.json`` goes first, so that the rest is an
     incomplete savepoint, and ``taking.json``, which describes it, goes last. Raises OSError.
     """
-    found = files.tree()
-    own = [path for path in found if _is_own(path, listed)]
+    present = files.tree()
+    own = [path for path in present if _is_own(path, listed)]
     first = [path for path in own if path == SAVEPOINT]
     last = [path for path in own if path in (TAKING, CLAIMED)]
     for path in first:
@@ -297,7 +297,7 @@ def remove_savepoint(files: Directory, listed: Collection[str] = ()) -> list[str
     for path in last:
         files.remove(path)
     files.remove_empty()
-    left = sorted(set(found).difference(own))
+    left = sorted(set(present).difference(own))
     if left:
         log.warning("%s stays: %d files in it are not the savepoint's", files.uri, len(left))
     return left

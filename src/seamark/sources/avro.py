@@ -88,9 +88,9 @@ class AvroValues:
         if writer != self._text:
             schema, named = parsed(writer)
             reader = self._reader
-            found = conflict(value_in(schema), value_in(reader), named, self._named, "")
-            if found:
-                raise ValueError(found)
+            misfit = conflict(value_in(schema), value_in(reader), named, self._named, "")
+            if misfit:
+                raise ValueError(misfit)
         convert = self._convert
 
         def read(records: Sequence[bytes]) -> list[Any]:

@@ -131,8 +131,8 @@ def conflict(
     unit, a decimal of another scale, a long rounded to a double, a branch or a field taken for
     another; "" if it would not."""
     if isinstance(writer, list):
-        found = (conflict(one, reader, written, read, path) for one in writer)
-        return next(filter(None, found), "")
+        conflicts = (conflict(one, reader, written, read, path) for one in writer)
+        return next(filter(None, conflicts), "")
     kind, writer = kind_of(writer, written)
     branches = reader if isinstance(reader, list) else [reader]
     fitting = [

@@ -88,14 +88,14 @@ class JsonValues:
 
     def _found(self, document: str, pointer: str, path: str) -> Any:
         try:
-            found = self._documents[document]
+            schema = self._documents[document]
             for part in pointer.split("/")[1:]:
-                found = found[part.replace("~1", "/").replace("~0", "~")]
+                schema = schema[part.replace("~1", "/").replace("~0", "~")]
         except (KeyError, TypeError):
             raise no_column(
                 self._name, path, f"refers to {document}#{pointer}, which is not there"
             ) from None
-        return found
+        return schema
 
 
 def _is_null(schema: Any) -> bool:

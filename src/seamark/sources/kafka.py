@@ -265,7 +265,7 @@ class KafkaSource(Ending):
         }
 
     def _offsets_json(self, start: Mapping[str, Mapping[int, int]]) -> str:
-        found: dict[str, dict[str, int]] = {}
+        by_topic: dict[str, dict[str, int]] = {}
         for topic, offsets in start.items():
             good = isinstance(topic, str) and isinstance(offsets, Mapping) and bool(offsets)
             for partition, offset in offsets.items() if isinstance(offsets, Mapping) else ():
@@ -276,13 +276,13 @@ class KafkaSource(Ending):
                     "{topic: {partition: offset}} with whole numbers, -2 for earliest, "
                     "-1 for latest"
                 )
-            found[str(topic)] = {str(p): o for p, o in offsets.items()}
-        if not found or (self.topics is not None and set(found) != set(self.topics)):
+            by_topic[str(topic)] = {str(p): o for p, o in offsets.items()}
+        if not by_topic or (self.topics is not None and set(by_topic) != set(self.topics)):
             raise ConfigurationError(
-                f"{self._name}: starting_offsets names the topics {sorted(found)}; give every "
+                f"{self._name}: starting_offsets names the topics {sorted(by_topic)}; give every "
                 "partition of every topic that is read, and no others"
             )
-        return json.dumps(found)
+        return json.dumps(by_topic)
 
 
 def _is_whole(value: object, at_least: int) -> bool:

@@ -49,10 +49,10 @@ def ask_topics(jvm: Any, options: Mapping[str, str]) -> SourceTopics:
             asked.append(kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name))
         unreadable = _unreadable(jvm, admin, names)
         try:
-            found = admin.describeConfigs(asked).all().get(ANSWER_MS, unit)
+            answers = admin.describeConfigs(asked).all().get(ANSWER_MS, unit)
         except Exception as error:
             refusal, asked = _said(error), ()
-        configs = [(str(resource.name()), found.get(resource)) for resource in asked]
+        configs = [(str(resource.name()), answers.get(resource)) for resource in asked]
     except Exception as error:
         raise _said(error) from error
     finally:
@@ -73,8 +73,8 @@ def _unreadable(jvm: Any, admin: Any, names: Sequence[str]) -> list[str]:
     for name in names:
         topics.add(name)
     described = admin.describeTopics(topics, options).allTopicNames()
-    found = described.get(ANSWER_MS, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
-    may = {name: found.get(name).authorizedOperations() for name in names}
+    answers = described.get(ANSWER_MS, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+    may = {name: answers.get(name).authorizedOperations() for name in names}
     read = jvm.org.apache.kafka.common.acl.AclOperation.READ
     return [name for name, rights in may.items() if rights and not rights.contains(read)]
 

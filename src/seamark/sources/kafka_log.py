@@ -72,13 +72,13 @@ class KafkaLog:
 
     def cluster(self) -> tuple[int, int]:
         """Return how many brokers and topics there are."""
-        found = self._ask(self._consumer.list_topics, None)
-        return len(found.brokers), len(found.topics)
+        metadata = self._ask(self._consumer.list_topics, None)
+        return len(metadata.brokers), len(metadata.topics)
 
     def partitions(self, topic: str) -> list[int]:
         """Return the partitions of a topic; none if there is no such topic."""
-        found = self._ask(self._consumer.list_topics, topic)
-        described = found.topics.get(topic)
+        metadata = self._ask(self._consumer.list_topics, topic)
+        described = metadata.topics.get(topic)
         if described is None:
             return []
         if described.error is None:
@@ -93,13 +93,13 @@ class KafkaLog:
         """Return the bounds of the existing ones among these partitions."""
         wanted = set(partitions)
         there = {topic: self.partitions(topic) for topic in {topic for topic, _ in wanted}}
-        found = {}
+        by_partition = {}
         for topic, partition in sorted(wanted):
             if partition in there[topic]:
                 at = self._kafka.TopicPartition(topic, partition)
                 low, high = self._ask(self._consumer.get_watermark_offsets, at)
-                found[topic, partition] = LogBounds(low, max(high, low))
-        return found
+                by_partition[topic, partition] = LogBounds(low, max(high, low))
+        return by_partition
 
     def at_time(
         self, partitions: Mapping[Partition, LogBounds], time_ms: int
@@ -112,7 +112,7 @@ class KafkaLog:
         if not asked:
             return {}
         answers = self._ask(self._consumer.offsets_for_times, asked)
-        found = {}
+        by_partition = {}
         for answer in answers:
             if answer.error is not None:
                 raise OperationFailedError(
@@ -120,10 +120,10 @@ class KafkaLog:
                 )
             at = partitions[answer.topic, answer.partition]
             # A reader must not see a row of an undecided transaction.
-            found[answer.topic, answer.partition] = (
+            by_partition[answer.topic, answer.partition] = (
                 min(answer.offset, at.end) if answer.offset >= 0 else at.end
             )
-        return found
+        return by_partition
 
     def follow(self, starts: Mapping[Partition, int]) -> Iterator[Any]:
         """Yield the messages of these partitions from these offsets on, without an end; None now

@@ -65,8 +65,8 @@ class ProtobufValues:
         parse, get, own = self._parse, self._get, self._message.full_name
         order = list(message.file.message_types_by_name.values())
         for one in order:
-            if one.full_name == own and (found := _conflict(one, self._message, "")):
-                raise ValueError(found)
+            if one.full_name == own and (misfit := _conflict(one, self._message, "")):
+                raise ValueError(misfit)
 
         def body(record: bytes) -> bytes:
             at, path = _path(record)
@@ -101,7 +101,7 @@ class ProtobufValues:
             of, get = self._field(field, below, (*within, message.full_name))
             fields.append(pa.field(field.name, of))
             getters.append((field.name, get))
-        return pa.struct(fields), lambda found: {name: get(found) for name, get in getters}
+        return pa.struct(fields), lambda sent: {name: get(sent) for name, get in getters}
 
     def _field(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, _Get]:
         """Return a field's Arrow type, and what takes its value out of its message."""
@@ -111,15 +111,18 @@ class ProtobufValues:
             keys, key = self._one(parts["key"], path, within)
             items, item = self._one(parts["value"], f"{path}{{}}", within)
             # Sorted: its library has no order of its own, and a repeated epoch must be equal.
-            return pa.map_(keys, items), lambda found: [
-                (key(one), item(value)) for one, value in sorted(getattr(found, name).items())
+            return pa.map_(keys, items), lambda message: [
+                (key(one), item(value)) for one, value in sorted(getattr(message, name).items())
             ]
         of, get = self._one(field, f"{path}[]" if field.is_repeated else path, within)
         if field.is_repeated:
-            return pa.list_(of), lambda found: [get(one) for one in getattr(found, name)]
+            return pa.list_(of), lambda message: [get(one) for one in getattr(message, name)]
         if field.has_presence and not field.has_default_value:
-            return of, lambda found: get(getattr(found, name)) if found.HasField(name) else None
-        return of, lambda found: get(getattr(found, name))
+            return (
+                of,
+                lambda message: get(getattr(message, name)) if message.HasField(name) else None,
+            )
+        return of, lambda message: get(getattr(message, name))
 
     def _one(self, field: Any, path: str, within: tuple[str, ...]) -> tuple[pa.DataType, _Get]:
         if field.type in _MESSAGES:
@@ -145,15 +148,15 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _time(found: Any) -> int:
+def _time(message: Any) -> int:
     """Return microseconds, of which Spark's types are."""
-    if found.nanos % 1000 or abs(found.nanos) >= 10**9:
+    if message.nanos % 1000 or abs(message.nanos) >= 10**9:
         raise ValueError(
-            f"{found.nanos} ns stand in a {found.DESCRIPTOR.name}, and Spark's type has "
+            f"{message.nanos} ns stand in a {message.DESCRIPTOR.name}, and Spark's type has "
             "microseconds; value_schema= with a message {int64 seconds = 1; int32 nanos = 2;} of "
             "your own has them as numbers"
         )
-    return int(found.seconds * 10**6 + found.nanos // 1000)
+    return int(message.seconds * 10**6 + message.nanos // 1000)
 
 
 def _path(record: bytes) -> tuple[int, list[int]]:
@@ -196,8 +199,8 @@ def _conflict(writer: Any, reader: Any, path: str) -> str:
                     return f"{below} may be {name} of its writer's, which is not here"
         elif field.message_type is not None:
             within = f"{path}{field.name}."
-            if found := _conflict(given.message_type, field.message_type, within):
-                return found
+            if misfit := _conflict(given.message_type, field.message_type, within):
+                return misfit
     return ""
 
 

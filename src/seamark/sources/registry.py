@@ -49,8 +49,8 @@ class Registry:
         """
 
         def ask() -> tuple[int, SchemaText]:
-            found = self._client.get_version(subject, "latest" if version is None else version)
-            return int(found.version), self._whole(found.schema)
+            registered = self._client.get_version(subject, "latest" if version is None else version)
+            return int(registered.version), self._whole(registered.schema)
 
         try:
             return self._patiently(ask, time.monotonic() + PATIENCE_S)
@@ -89,8 +89,10 @@ class Registry:
         references: dict[str, str] = {}
         for reference in schema.references or ():
             # Old records need it, though it may be deleted by now.
-            found = self._client.get_version(reference.subject, reference.version, deleted=True)
-            of = self._whole(found.schema)
+            registered = self._client.get_version(
+                reference.subject, reference.version, deleted=True
+            )
+            of = self._whole(registered.schema)
             references.update(of.references)
             references.setdefault(reference.name, of.text)
         return SchemaText(schema.schema_str, tuple(references.items()))

@@ -121,10 +121,10 @@ class RegistryDecoder:
         return pa.RecordBatch.from_arrays(columns, names)
 
     def _refusal(self, batch: pa.RecordBatch, row: int, reason: str) -> str:
-        found = batch.slice(row, 1).to_pylist()[0]
-        place = f"{found['topic']}/{found['partition']} at {found['offset']}" if {
+        record = batch.slice(row, 1).to_pylist()[0]
+        place = f"{record['topic']}/{record['partition']} at {record['offset']}" if {
             "topic", "partition", "offset"
-        } <= found.keys() else "a record"  # fmt: skip
+        } <= record.keys() else "a record"  # fmt: skip
         return (
             f"{self.name}: {place} is not readable as {self.value_format}: {reason}; give "
             'on_bad_row="keep" to have such records as rows, with the reason, or move past it '
@@ -154,8 +154,8 @@ class _Readings:
                 reasons.update(dict.fromkeys(rows, reading))
                 continue
             bodies = [(given[row] or b"")[settings.HEAD.size :] for row in rows]
-            found, refused = _each(reading, bodies)
-            for row, value in zip(rows, found, strict=True):
+            decoded, refused = _each(reading, bodies)
+            for row, value in zip(rows, decoded, strict=True):
                 values[row] = value
             reasons.update((rows[at], why) for at, why in refused.items())
         try:
@@ -192,13 +192,13 @@ def _each(
     except Exception as error:  # a library's, at bytes of any form
         if len(given) == 1:
             return [None], {0: _reason(error)}
-    found: list[Any] = []
+    values: list[Any] = []
     refused: dict[int, str] = {}
     for at, one in enumerate(given):
         read, why = _each(reading, [one])
-        found += read
+        values += read
         refused.update((at, reason) for reason in why.values())
-    return found, refused
+    return values, refused
 
 
 def _readings(decoder: RegistryDecoder) -> _Readings:

@@ -35,8 +35,8 @@ class Options:
         """Return the text of the option with one of these names, which may be empty; None if none
         of them is given."""
         self._known.append(names[0])
-        found = [self._given.pop(name.lower()) for name in names if name.lower() in self._given]
-        return found[-1][1] if found else None
+        taken = [self._given.pop(name.lower()) for name in names if name.lower() in self._given]
+        return taken[-1][1] if taken else None
 
     def take(self, *names: str) -> str | None:
         """Return `given`'s text; raises ConfigurationError for an empty one."""

@@ -169,7 +169,7 @@ def _stop_at_end(run: "JobRun") -> None:
 def _sources(frame: DataFrame, *, bounded: bool) -> list[DeclaredSource]:
     """Return the sources by Spark's numbers, ``source-0`` first. `bounded`: the query ends with
     what is there."""
-    found = []
+    sources = []
     for number, leaf in enumerate(sources_of(frame)):
         own = frame_of(leaf, frame.sparkSession)
         format_ = _format(leaf)
@@ -182,8 +182,8 @@ def _sources(frame: DataFrame, *, bounded: bool) -> list[DeclaredSource]:
                 what += " (read_uncommitted)"
         replayable = format_.lower() in _REPLAYABLE
         uid = name_in_spark(leaf) or f"source-{number}"
-        found.append(DeclaredSource(uid, what, replayable, bounded, own))
-    return found
+        sources.append(DeclaredSource(uid, what, replayable, bounded, own))
+    return sources
 
 
 def _format(leaf: Any) -> str:

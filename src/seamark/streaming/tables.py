@@ -72,27 +72,27 @@ def find_table(
         key = scala_class(session, f"{CATALYST}.TableIdentifier")(parts[1], database)
         path_of = scala_class(session, "org.apache.hadoop.fs.Path")
         view = catalog.isTempView(parsed)
-        found = None if view or not catalog.tableExists(key) else catalog.getTableMetadata(key)
-        if view or (found is not None and found.tableType().name() == "VIEW"):
+        table = None if view or not catalog.tableExists(key) else catalog.getTableMetadata(key)
+        if view or (table is not None and table.tableType().name() == "VIEW"):
             raise ValueError("it is a view; give a table")
         default = format_ or spark.conf.get("spark.sql.sources.default")
-        own = list(items(found.provider())) or ["hive"] if found is not None else [default]
+        own = list(items(table.provider())) or ["hive"] if table is not None else [default]
         provider = str(own[0]).lower()
-        if provider not in _FORMATS or (found is not None and found.bucketSpec().isDefined()):
+        if provider not in _FORMATS or (table is not None and table.bucketSpec().isDefined()):
             what = f"of {provider!r}" if provider not in _FORMATS else "in buckets"
             raise ValueError(f"the table is {what}; there are tables of {', '.join(_FORMATS)}")
-        if found is None:
+        if table is None:
             given = {key.lower(): value for key, value in options.items()}
             path = given.get("path") or _text_of(path_of(catalog.defaultTablePath(key)))
             creation = _creation(frame, quoted(*parts), provider, by, given)
             return Table(name, provider, path, by, creation=creation)
-        columns = [str(column) for column in items(found.partitionColumnNames())]
-        pairs = ((str(p._1()), str(p._2())) for p in items(found.storage().properties()))
+        columns = [str(column) for column in items(table.partitionColumnNames())]
+        pairs = ((str(p._1()), str(p._2())) for p in items(table.storage().properties()))
         stored = {key: value for key, value in pairs if key.lower() not in _OF_READERS}
         if provider == "delta":
             stored = {}
             columns = spark.sql(f"DESCRIBE DETAIL {quoted(*parts)}").first().partitionColumns
-        elif columns and found.tracksPartitionsInCatalog():
+        elif columns and table.tracksPartitionsInCatalog():
             raise ValueError(
                 f"the table has partitions in the catalog's own list ({_TRACKED}), which new ones "
                 "would not be in; give format(…) and the path, or write through foreach_batch"
@@ -104,7 +104,7 @@ def find_table(
                     "Spark would read a line end in a text wrongly there; give ALTER TABLE "
                     f"{name} SET SERDEPROPERTIES ({_options(_READS_CSV)})"
                 )
-            theirs = [str(column) for column in found.dataSchema().fieldNames()]
+            theirs = [str(column) for column in table.dataSchema().fieldNames()]
             partitions = {column.lower() for column in columns}
             ours = [column for column in frame.columns if column.lower() not in partitions]
             if [column.lower() for column in ours] != [column.lower() for column in theirs]:
@@ -118,7 +118,7 @@ def find_table(
             raise ValueError(
                 f"partitionBy is {list(by)!r}, and the table is partitioned by {list(columns)!r}"
             )
-        return Table(name, provider, _text_of(path_of(found.location())), columns, stored)
+        return Table(name, provider, _text_of(path_of(table.location())), columns, stored)
 
 
 def _creation(

@@ -163,13 +163,13 @@ class DataStreamWriter:
         """Set when rows are processed: give one argument. Without a trigger epochs follow one
         another at once."""
         given = locals().items()
-        found = {name: value for name, value in given if value is not None and value is not self}
-        if len(found) != 1:
+        chosen = {name: value for name, value in given if value is not None and value is not self}
+        if len(chosen) != 1:
             raise ConfigurationError(
-                f"write_stream: trigger has {', '.join(found) or 'no argument'}; give exactly one "
+                f"write_stream: trigger has {', '.join(chosen) or 'no argument'}; give exactly one "
                 "of processingTime, availableNow, once"
             )
-        ((name, value),) = found.items()
+        ((name, value),) = chosen.items()
         if name == "processingTime":
             self._trigger = Trigger(_interval_s(self._dataframe.sparkSession, value))
             return self
@@ -276,12 +276,12 @@ class DataStreamWriter:
                 )
             sink = sink_of(self._format, given, self._columns(self._partition_by), place)
         elif self._format is not None or given or self._partition_by:
-            found = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
+            methods = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
                 self._partition_by
             )
             raise ConfigurationError(
-                f"write_stream: {', '.join([*found, *given])} and a sink are given; the sink says "
-                "it all: leave the others out"
+                f"write_stream: {', '.join([*methods, *given])} and a sink are given; the sink "
+                "says it all: leave the others out"
             )
         job.declare(self._dataframe, sink, self._bad_rows)
         job.table = self._table

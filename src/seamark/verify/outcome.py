@@ -44,7 +44,7 @@ class Outcome:
     @property
     def found(self) -> list[Anomaly]:
         """The anomalies of all streams."""
-        return [anomaly for found in self.anomalies.values() for anomaly in found]
+        return [anomaly for anomalies in self.anomalies.values() for anomaly in anomalies]
 
     @property
     def good(self) -> bool:

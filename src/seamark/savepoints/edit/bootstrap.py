@@ -106,11 +106,11 @@ def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
     """Return the settings that Spark would put into the offset log of this job's query."""
     metadata = spark_class(spark._jvm, OFFSET_LOG)
     session = clone_session(spark).conf()  # a start under way has lent it other settings
-    found: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
-    found[PROVIDER] = provider_of(job.backend)
+    settings: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
+    settings[PROVIDER] = provider_of(job.backend)
     # A query pins this setting at its start; until then the log has none.
-    found[PARTITIONS] = str(job.partitions or session_setting(spark, PARTITIONS))
-    return found
+    settings[PARTITIONS] = str(job.partitions or session_setting(spark, PARTITIONS))
+    return settings
 
 
 def _checked(savepoint: SavepointRecord, state: State) -> dict[tuple[str, str, str], DataFrame]:

@@ -26,7 +26,7 @@ class Difference:
 def diff(old: SavepointRecord, new: SavepointRecord) -> list[Difference]:
     """Return the differences, first of the savepoints as a whole, then by uid. It does not matter
     when and where they were taken, and how their state is divided into files."""
-    found = [
+    differences = [
         Difference("savepoint", "", what, getattr(old, what), getattr(new, what))
         for what in (
             "job_id",
@@ -40,27 +40,27 @@ def diff(old: SavepointRecord, new: SavepointRecord) -> list[Difference]:
         )
         if getattr(old, what) != getattr(new, what)
     ]
-    found += [
+    differences += [
         Difference("savepoint", "", key, old.settings.get(key), new.settings.get(key))
         for key in sorted({**old.settings, **new.settings})
         if old.settings.get(key) != new.settings.get(key)
     ]
-    found += _by_uid(
+    differences += _by_uid(
         "source",
         {s.uid: {"offset": s.offset} for s in old.sources},
         {s.uid: {"offset": s.offset} for s in new.sources},
     )
-    found += _by_uid(
+    differences += _by_uid(
         "operator",
         {o.uid: _of_operator(o) for o in old.operators},
         {o.uid: _of_operator(o) for o in new.operators},
     )
-    found += _by_uid(
+    differences += _by_uid(
         "sink",
         _of_sinks(old),
         _of_sinks(new),
     )
-    return found
+    return differences
 
 
 def _of_sinks(savepoint: SavepointRecord) -> dict[str, dict[str, Any]]:

@@ -110,26 +110,26 @@ def choose(
         raise SavepointError(f"{at} has no source {uid!r}; it has {has}")
     if uid is not None and not is_kafka(known[uid].offset):
         raise SavepointError(f"{at}: source {uid!r} {why_fixed(known[uid].offset)}")
-    found = [s for s in sources if is_kafka(s.offset) and uid in (None, s.uid)]
-    if not found:
+    chosen = [s for s in sources if is_kafka(s.offset) and uid in (None, s.uid)]
+    if not chosen:
         why = "; ".join(f"{s.uid!r} {why_fixed(s.offset)}" for s in sources)
         raise SavepointError(f"{at} has no source whose offsets can be changed: {why or 'none'}")
     for topic in change.topics:
-        if not any(topic in source.offset for source in found):
-            topics = ", ".join(sorted({topic for source in found for topic in source.offset}))
+        if not any(topic in source.offset for source in chosen):
+            topics = ", ".join(sorted({topic for source in chosen for topic in source.offset}))
             raise SavepointError(f"{at} has no offsets of topic {topic!r}; it has {topics}")
-    of_source: dict[str, dict[Partition, int]] = {source.uid: {} for source in found}
+    of_source: dict[str, dict[Partition, int]] = {source.uid: {} for source in chosen}
     for partition, offset in change.partitions.items():
-        readers = [s.uid for s in found if partition[0] in _topics_after(s, change)]
-        if not readers and len(found) == 1:
-            readers = [found[0].uid]  # a topic that the program is to read from now on
+        readers = [s.uid for s in chosen if partition[0] in _topics_after(s, change)]
+        if not readers and len(chosen) == 1:
+            readers = [chosen[0].uid]  # a topic that the program is to read from now on
         if len(readers) != 1:
             raise SavepointError(
                 f"{at}: topic {partition[0]!r} is read by {len(readers)} of its sources; say which "
                 "one is meant with --source"
             )
         of_source[readers[0]][partition] = offset
-    return [(source, replace(change, partitions=of_source[source.uid])) for source in found]
+    return [(source, replace(change, partitions=of_source[source.uid])) for source in chosen]
 
 
 def why_fixed(offset: Any) -> str:
@@ -185,19 +185,19 @@ def _topics_after(source: Source, change: Change) -> list[str]:
     return [change.topics.get(topic, topic) for topic in source.offset]
 
 
-def offset_after(found: Sequence[Move], uid: str) -> dict[str, dict[str, int]]:
+def offset_after(moves: Sequence[Move], uid: str) -> dict[str, dict[str, int]]:
     """Return a source's new offset, as in Spark's offset log."""
     offset: dict[str, dict[str, int]] = {}
-    for move in found:
+    for move in moves:
         if move.source == uid and move.new is not None:
             offset.setdefault(move.topic, {})[str(move.partition)] = move.new
     return offset
 
 
-def problems(found: Sequence[Move]) -> list[str]:
+def problems(moves: Sequence[Move]) -> list[str]:
     """Return a line for each moved partition whose new offset is not in the brokers' logs."""
     said = []
-    for move in found:
+    for move in moves:
         at = f"{move.topic}:{move.partition}={move.new}"
         if move.new is None or move.new == move.old:
             continue
@@ -208,11 +208,11 @@ def problems(found: Sequence[Move]) -> list[str]:
     return said
 
 
-def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
+def consequences(moves: Sequence[Move], watermark_ms: int) -> list[str]:
     """Return how these offsets change the guarantee of a job restored with them, in sentences.
     `watermark_ms`: the savepoint's, 0 if it has none."""
     said = []
-    if reread := sum(move.reread for move in found):
+    if reread := sum(move.reread for move in moves):
         late = ""
         if watermark_ms > 0:
             moment = moment_text(watermark_ms)
@@ -222,19 +222,19 @@ def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
             "written a second time (an upsert by key overwrites). The state stays as it is, so its "
             f"operators count them again{late}."
         )
-    if skipped := sum(move.skipped for move in found):
+    if skipped := sum(move.skipped for move in moves):
         said.append(
             f"Up to {skipped:,} rows are never read: for them the job is at-most-once; they are "
             "missing in the state and in every sink."
         )
-    for new, old in sorted({(m.topic, m.renamed_from) for m in found if m.renamed_from}):
-        before = sum(m.new - (m.log_start or 0) for m in found if m.topic == new and m.new)
+    for new, old in sorted({(m.topic, m.renamed_from) for m in moves if m.renamed_from}):
+        before = sum(m.new - (m.log_start or 0) for m in moves if m.topic == new and m.new)
         said.append(
             f"{new} takes the place of {old}: of up to {before:,} rows that it holds before these "
             "offsets, none is read."
         )
-    for topic in sorted({move.topic for move in found if move.new is None}):
-        left = [move.remaining for move in found if move.topic == topic and move.new is None]
+    for topic in sorted({move.topic for move in moves if move.new is None}):
+        left = [move.remaining for move in moves if move.topic == topic and move.new is None]
         rows = sum(n for n in left if n is not None)
         said.append(
             f"Of {topic} nothing more is read; "
@@ -246,7 +246,7 @@ def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
         )
     gone = [
         f"{m.topic}:{m.partition}"
-        for m in found
+        for m in moves
         if m.new is not None and m.new == m.old and m.log_start is not None
         and not m.log_start <= m.new <= (m.log_end or 0)
     ]  # fmt: skip
@@ -284,12 +284,12 @@ def write_copy(
         try:
             if path == log:
                 data = source.read(path)
-                found = len(data), zlib.crc32(data)
+                copied = len(data), zlib.crc32(data)
             else:
-                found = copy(path)
+                copied = copy(path)
         except FileNotFoundError:
-            found = -1, 0
-        if found != tuple(known):
+            copied = -1, 0
+        if copied != tuple(known):
             raise DamagedCheckpointError(
                 f"savepoint {savepoint.uri} is damaged: {path} is missing, or not as it was "
                 f"written. What is copied of it, {target.uri}, is to be deleted",

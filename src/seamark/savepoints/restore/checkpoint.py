@@ -47,9 +47,9 @@ def find_checkpoint(
 
     Raises RestoreError if there is none certainly decided; DamagedCheckpointError.
     """
-    found = _EPOCH_PATH.fullmatch(path)
-    directory = found["job"] if found else path
-    if not found:
+    match = _EPOCH_PATH.fullmatch(path)
+    directory = match["job"] if match else path
+    if not match:
         chain = lineages_of(open_files(spark, path, make=False))
         directory = f"{path}/{lineage_directory(chain[-1])}".rstrip("/")
     source = open_job(spark, directory)
@@ -60,7 +60,7 @@ def find_checkpoint(
             "(<storage>/<job name>) or one of its epochs (<storage>/<job name>/epochs/<n>)"
         )
     if epoch is None:
-        epoch = _choose(source, int(found["epoch"]) if found else None, path)
+        epoch = _choose(source, int(match["epoch"]) if match else None, path)
     return source, _inspect(source, epoch)
 
 
@@ -115,7 +115,7 @@ def find_waiting(source: CheckpointStore, checkpoint: Inspection) -> list[tuple[
     each with the generation of the decided attempt, oldest first. There may be several, with
     `max_concurrent_checkpoints` above 1; they are committed in order. Those that a superseding
     restore has left to a sink's system are among them."""
-    found: list[tuple[int, int]] = []
+    waiting: list[tuple[int, int]] = []
     earlier = sorted((e for e in source.epochs() if e < checkpoint.epoch), reverse=True)
     for epoch in (checkpoint.epoch, *earlier):
         at = checkpoint if epoch == checkpoint.epoch else inspect_records(source, epoch)
@@ -128,8 +128,8 @@ def find_waiting(source: CheckpointStore, checkpoint: Inspection) -> list[tuple[
             raise damaged(source, epoch, at.problems)
         if at.uncommitted is not None:
             _require_settled(source, at)
-        found.insert(0, (epoch, generation))
-    return found
+        waiting.insert(0, (epoch, generation))
+    return waiting
 
 
 def read_waiting(source: CheckpointStore, epoch: int, generation: int) -> PreparedSinks:
@@ -211,8 +211,8 @@ def copy_channel_state(source: CheckpointStore, target: CheckpointStore, epoch: 
 
     files = {segment.file for segment in source.channel_state(epoch).segments()}
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-        found = list(pool.map(lambda file: _copied(source, target, partial(copy, file)), files))
-    if problems := [problem for problem in found if problem]:
+        outcomes = list(pool.map(lambda file: _copied(source, target, partial(copy, file)), files))
+    if problems := [problem for problem in outcomes if problem]:
         raise damaged(source, epoch, problems)
 
 

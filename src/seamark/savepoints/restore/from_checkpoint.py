@@ -52,10 +52,10 @@ class CheckpointOrigin(Origin):
     def __init__(
         self, spark: SparkSession, path: str, job: NewJob, begun: Mapping[str, Any] | None
     ) -> None:
-        source, found = find_checkpoint(spark, path, begun["epoch"] if begun else None)
+        source, inspection = find_checkpoint(spark, path, begun["epoch"] if begun else None)
         self._spark, self._path, self._job = spark, path, job
-        self._source, self._found, self.epoch = source, found, found.epoch
-        self._waiting = find_waiting(source, found)
+        self._source, self._found, self.epoch = source, inspection, inspection.epoch
+        self._waiting = find_waiting(source, inspection)
         files, uids = source.spark_files, StatisticsStore(source.files).uids(self.epoch)
         metadata = read_log(files, f"offsets/{self.epoch}")[0]
         self._offsets = job.program.uids.lines_of(read_offsets(files, self.epoch))
@@ -134,9 +134,9 @@ class CheckpointOrigin(Origin):
             ("operator", uids.operators),
             ("source", {} if uids.source_names else uids.sources),
         ):
-            for found in moved(kind, self._uids.get(kind, ()), named):
+            for change in moved(kind, self._uids.get(kind, ()), named):
                 yield (
-                    f"{found}; a retained checkpoint is restored by Spark's numbers: take a "
+                    f"{change}; a retained checkpoint is restored by Spark's numbers: take a "
                     "savepoint of that job, which is restored by uid"
                 )
         if len(self._offsets) != len(uids.source_lines):
@@ -215,16 +215,16 @@ class CheckpointOrigin(Origin):
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:
         """Return the transactions decided to be this job's. The first job died before it recorded
         their commits, or is about to record them. Both jobs may commit: commits are idempotent."""
-        found: dict[int, Callable[[], Mapping[str, SinkEpoch]]] = {
+        waiting: dict[int, Callable[[], Mapping[str, SinkEpoch]]] = {
             epoch: partial(read_waiting, self._source, epoch, generation)
             for epoch, generation in decided["waiting"]
         }
         state = self._source.channel_state(self.epoch)
-        if state != NO_CHANNEL_STATE and self.epoch not in found:
+        if state != NO_CHANNEL_STATE and self.epoch not in waiting:
             rows_alone = PreparedSinks()  # the first job has committed its transactions
             rows_alone.channel_state = state
-            found[self.epoch] = lambda: rows_alone
-        return found
+            waiting[self.epoch] = lambda: rows_alone
+        return waiting
 
 
 def _listed(operators: Mapping[int, str]) -> str:

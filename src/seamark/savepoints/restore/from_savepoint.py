@@ -171,13 +171,13 @@ class SavepointOrigin(Origin):
 
     def _claim_problems(self) -> Iterator[str]:
         try:
-            found = read_claim(open_files(self._spark, self._record.uri, make=False))
+            claim = read_claim(open_files(self._spark, self._record.uri, make=False))
         except CorruptRecordError as error:
             yield str(error)
             return
-        mine = found and self._begun is not None and self._begun["job_id"] == found.job_id
-        if found is not None and not mine and is_owned(found, self._job.directory):
-            yield claimed_by(self._record.uri, found)
+        mine = claim and self._begun is not None and self._begun["job_id"] == claim.job_id
+        if claim is not None and not mine and is_owned(claim, self._job.directory):
+            yield claimed_by(self._record.uri, claim)
 
     def _left_problems(self) -> Iterator[str]:
         uids = self._job.program.uids
@@ -303,8 +303,8 @@ class SavepointOrigin(Origin):
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:
         """Return the transactions decided to be this job's."""
         commits = {int(epoch): uids for epoch, uids in decided["commits"].items()}
-        found = uncommitted.by_epoch(self._record)
+        parts = uncommitted.by_epoch(self._record)
         return {
-            epoch: partial(dict, {uid: found[epoch][uid] for uid in commits.get(epoch, ())})
+            epoch: partial(dict, {uid: parts[epoch][uid] for uid in commits.get(epoch, ())})
             for epoch in range(min(commits, default=self.epoch + 1), self.epoch + 1)
         }

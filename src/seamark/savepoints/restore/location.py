@@ -118,21 +118,21 @@ def native_problems(
         open_files(spark, savepoint.uri, make=False), f"spark/commits/{savepoint.epoch}"
     )
     wanted = given_format(spark) or saved
-    found = []
+    problems = []
     if backend.value != savepoint.state_backend:
-        found.append(
+        problems.append(
             f"state_backend is {backend.value!r}, and its state is of {savepoint.state_backend!r}"
         )
     if partitions != savepoint.partitions:
-        found.append(
+        problems.append(
             f"parallelism is {partitions}, and its state has {savepoint.partitions} partitions"
         )
     if wanted != saved:
-        found.append(f"{FORMAT} is {wanted}, and its state is of format {saved}")
+        problems.append(f"{FORMAT} is {wanted}, and its state is of format {saved}")
     return [
         f"{problem}; a native savepoint is a copy of the state's files: leave that as it is, or "
         "take a savepoint of type canonical"
-        for problem in found
+        for problem in problems
     ]
 
 
@@ -146,23 +146,23 @@ def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
     """Return a line for each missing or altered file, beginning with its path. Reads every file."""
     files = open_files(spark, savepoint.uri, make=False)
     rows = {path for path in savepoint.files if path.startswith(("state/", "wal/"))}
-    found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
-    found = {path: of_file for path, of_file in found.items() if of_file[0] != MISSING}
+    read = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
+    read = {path: of_file for path, of_file in read.items() if of_file[0] != MISSING}
     for path in savepoint.files.keys() - rows:
         try:
             data = files.read(path)
         except FileNotFoundError:
             continue
-        found[path] = len(data), zlib.crc32(data)
+        read[path] = len(data), zlib.crc32(data)
     problems = []
     for path, known in sorted(savepoint.files.items()):
-        if path not in found:
+        if path not in read:
             problems.append(f"{files.uri}/{path}: missing")
-        elif found[path][0] < 0:
+        elif read[path][0] < 0:
             problems.append(f"{files.uri}/{path}: the file system's checksum does not match")
-        elif tuple(found[path]) != tuple(known):
+        elif tuple(read[path]) != tuple(known):
             problems.append(
-                f"{files.uri}/{path}: it has {found[path][0]} bytes, which differ from the "
+                f"{files.uri}/{path}: it has {read[path][0]} bytes, which differ from the "
                 f"{known[0]} that the savepoint was written with"
             )
     return problems
@@ -237,11 +237,11 @@ def _write_sources(
         if path.startswith("spark/offsets/"):
             data = _offsets(source.read(path), savepoint, placement, settings)
             create(files, path.removeprefix("spark/"), data)
-        elif found := _SOURCE_FILE.fullmatch(path):
-            number = placement.sources.get(uids.get(int(found[2]), ""))
+        elif match := _SOURCE_FILE.fullmatch(path):
+            number = placement.sources.get(uids.get(int(match[2]), ""))
             if number is not None:
                 name = placement.source_names.get(number, number)
-                create(files, f"sources/{name}{found[3]}", source.read(path))
+                create(files, f"sources/{name}{match[3]}", source.read(path))
 
 
 def _offsets(
@@ -364,11 +364,11 @@ def _by_partition(by_store: Iterable[list[str]]) -> list[list[str]]:
 
 def saved_metadata(spark: SparkSession, savepoint: SavepointRecord) -> StateMetadata:
     """Return the metadata of a savepoint's state."""
-    found = (
+    paths = (
         path.removeprefix("spark/") for path in savepoint.files if path.startswith("spark/state/")
     )
     return StateMetadata(
         open_files(spark, f"{savepoint.uri}/spark", make=False),
-        tuple(metadata_at(found, savepoint.epoch)),
+        tuple(metadata_at(paths, savepoint.epoch)),
         savepoint.epoch,
     )

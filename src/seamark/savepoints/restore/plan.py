@@ -192,5 +192,5 @@ class RestorePlan:
 
 
 def _plain(part: OperatorPlan | SourcePlan | SinkPlan) -> dict[str, Any]:
-    found: Mapping[str, Any] = asdict(part)
-    return {k: v.value if isinstance(v, Action) else v for k, v in found.items()}
+    fields: Mapping[str, Any] = asdict(part)
+    return {k: v.value if isinstance(v, Action) else v for k, v in fields.items()}

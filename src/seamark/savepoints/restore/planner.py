@@ -109,15 +109,15 @@ def prepare(
 ) -> Iterator[Prepared]:
     """Prepare the restore of `path`, a URI, into the job at `place`, by `find_place`; the result is
     valid within the ``with``. Raises as `plan_restore` does."""
-    begun, found, seen = None, list[str](), list[str]()
+    begun, hindrances, seen = None, list[str](), list[str]()
     if into_directory:
         try:
             begun = read_marker(place.target, path)
         except RestoreError as error:
-            found.append(str(error))
+            hindrances.append(str(error))
         if place.current is not None:
             driver = driver_of(job, place.current)
-            found += problems(job, place.current, driver)
+            hindrances += problems(job, place.current, driver)
             seen += warnings(place.current, driver)
     with scratch() as directory:
         try:
@@ -140,7 +140,7 @@ def prepare(
                 path=path,
                 target=replace(plan.target, directory=place.target.uri),
                 warnings=(*seen, *plan.warnings),
-                problems=(*found, *plan.problems),
+                problems=(*hindrances, *plan.problems),
             ),
         )
 
@@ -329,7 +329,7 @@ class _Planning:
 
 def _changes(old: tuple[Store, ...], new: tuple[Store, ...]) -> str:
     """Name the schemas that differ, in a sentence."""
-    return "; ".join(_change(*found) for found in differing(old, new))
+    return "; ".join(_change(*pair) for pair in differing(old, new))
 
 
 def _change(name: str, old: ColumnFamily | None, new: ColumnFamily | None) -> str:

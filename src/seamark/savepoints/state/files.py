@@ -70,11 +70,11 @@ def copy_state(
 
     Raises DamagedCheckpointError with the name of each missing or damaged file.
     """
-    found = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
-    problems = problems_of(source.uri, found)
+    copied = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
+    problems = problems_of(source.uri, copied)
     if problems:
         raise DamagedCheckpointError.found(f"the state in {source.uri} cannot be copied", problems)
-    return found
+    return copied
 
 
 def state_files(source: Directory, tree: StateTree, epoch: int) -> dict[str, int]:
@@ -104,11 +104,11 @@ def copy_back(
     under the operator's number `index` there. Files of a call that died are overwritten. Raises
     CheckpointError if a file was changed during the copy."""
     mine = f"state/{operator.index}/"
-    known = {path: found for path, found in savepoint.files.items() if path.startswith(mine)}
+    known = {path: sums for path, sums in savepoint.files.items() if path.startswith(mine)}
     copies = {path: f"state/{index}/{path.removeprefix(mine)}" for path in known}
     sizes = {path: size for path, (size, _) in known.items()}
-    found = read_files(spark, savepoint.uri, sizes, to=target, copies=copies, sums=True)
-    if changed := [path for path in known if found[path] != known[path]]:
+    sums = read_files(spark, savepoint.uri, sizes, to=target, copies=copies, sums=True)
+    if changed := [path for path in known if sums[path] != known[path]]:
         raise CheckpointError(
             f"restore of {savepoint.uri}: {len(changed)} files were changed while they were "
             f"copied, {changed[0]} is one; delete the new job's directory and restore again"
@@ -165,19 +165,19 @@ def read_files(
         at_once = max(1, at_once // (2 if aside else 1))
         limit = min(max(total // at_once, LEAST_BYTES), MOST_BYTES)
         call, parts = inheritable_thread_target(spark)(in_task), _batches(sizes, limit)
-    found = {}
+    read = {}
     try:
         with ThreadPoolExecutor(at_once) as pool:
             for row in pool.map(call, parts):
                 for line in row.getString(0).splitlines():
                     path, size, crc = line.split("\t")
-                    found[path] = int(size), int(crc)
+                    read[path] = int(size), int(crc)
     except Py4JJavaError as error:
         raise CheckpointError(
             f"files of {directory} cannot be {'read' if to is None else f'copied to {to}'}: "
             f"{root_cause(error)}"
         ) from error
-    return found
+    return read
 
 
 def _batches(sizes: Mapping[str, int], limit: int) -> Iterator[list[str]]:
@@ -194,9 +194,7 @@ def _batches(sizes: Mapping[str, int], limit: int) -> Iterator[list[str]]:
         yield batch
 
 
-def problems_of(directory: str, found: Mapping[str, tuple[int, int]]) -> list[str]:
+def problems_of(directory: str, read: Mapping[str, tuple[int, int]]) -> list[str]:
     """Return a line for each file found missing or damaged by `read_files`."""
     says = {MISSING: "missing", DAMAGED: "the file system's checksum does not match"}
-    return [
-        f"{directory}/{path}: {says[size]}" for path, (size, _) in found.items() if size in says
-    ]
+    return [f"{directory}/{path}: {says[size]}" for path, (size, _) in read.items() if size in says]

@@ -114,7 +114,7 @@ def relocated(
 
     def moved(path: str) -> str:
         return _SCHEMA_PATH.sub(
-            lambda found: f"{location}/state/{found[1] if index is None else index}/{found[2]}",
+            lambda match: f"{location}/state/{match[1] if index is None else index}/{match[2]}",
             path,
         )
 
@@ -288,7 +288,7 @@ class StateLayout:
             store, self._class("java.util.UUID").randomUUID()
         )
         checker = schema_checker(self._spark, provider, self._hadoop, self._list(paths))
-        found = []
+        schemas = []
         for schema in items_of(self._class(_CONVERTERS).asJava(checker.readSchemaFile())):
             if not schema.keyStateEncoderSpec().isDefined():
                 key = schema.keySchema()
@@ -307,12 +307,12 @@ class StateLayout:
                     option.apply(spec),
                     schema.userKeyEncoderSchema(),
                 )
-            found.append(schema)
-        if not found:
+            schemas.append(schema)
+        if not schemas:
             raise CorruptRecordError(
                 f"{self._described}/state/{operator.index}: store {info.name!r} has no state schema"
             )
-        return found
+        return schemas
 
 
 def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:

@@ -59,8 +59,8 @@ class StateMetadata:
     @staticmethod
     def of(files: Directory, epoch: int) -> "StateMetadata":
         """Find it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
-        found = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
-        return StateMetadata(files, tuple(metadata_at(found, epoch)), epoch)
+        paths = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
+        return StateMetadata(files, tuple(metadata_at(paths, epoch)), epoch)
 
     def moved(
         self, old: int, new: int, partitions: int, location: str, epoch: int | None = None
@@ -72,13 +72,13 @@ class StateMetadata:
         """
         moved = {}
         for path in self.paths:
-            found = _OPERATOR_FILE.fullmatch(path)
-            if found is None or int(found[1]) != old:
+            match = _OPERATOR_FILE.fullmatch(path)
+            if match is None or int(match[1]) != old:
                 continue
-            data, name = self.files.read(path), found[2]
+            data, name = self.files.read(path), match[2]
             if epoch is not None and METADATA_VERSION.fullmatch(path):
                 name = f"/_metadata/v2/{epoch}"
-            if found[2] == "/_metadata/metadata" or found[2].startswith("/_metadata/v2/"):
+            if match[2] == "/_metadata/metadata" or match[2].startswith("/_metadata/v2/"):
                 data = relocated(data, location, new, partitions)
             moved[f"state/{new}{name}"] = data
         return moved
@@ -139,7 +139,7 @@ class PlannedState:
         """Return Spark's objections to going on from another job's state, by the operator's number
         in this program; {} if there are none. `placed`: new numbers here by old ones there. An
         objection to several operators only together is put under the first."""
-        if not placed or (found := self._refusal(old, placed)) is None:
+        if not placed or (reason := self._refusal(old, placed)) is None:
             return {}
         # Spark stops at the first unfit operator without its name: ask one by one.
         each = {
@@ -147,7 +147,7 @@ class PlannedState:
             for number, new in placed.items()
             if (refusal := self._refusal(old, {number: new})) is not None
         }
-        return each or dict.fromkeys(list(placed.values())[:1], found)
+        return each or dict.fromkeys(list(placed.values())[:1], reason)
 
     def _refusal(self, old: StateMetadata, placed: Mapping[int, int]) -> str | None:
         location, partitions = self._new_location(), int(self._settings[PARTITIONS])

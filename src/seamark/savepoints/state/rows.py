@@ -190,9 +190,9 @@ def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> lis
 
 
 def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
-    found: list[list[RowFile]] = [[] for _ in range(stores)]
+    by_store: list[list[RowFile]] = [[] for _ in range(stores)]
     for row in rows:
-        found[row.getInt(0)].append(
+        by_store[row.getInt(0)].append(
             RowFile(
                 row.getString(1),
                 row.getLong(2),
@@ -201,7 +201,7 @@ def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
                 tuple(items_of(row.getAs(5))),
             )
         )
-    return found
+    return by_store
 
 
 def with_files(

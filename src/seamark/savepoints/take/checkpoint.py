@@ -45,10 +45,10 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
     """
     store = open_job(spark, job)
     epoch = _last_epoch(store)
-    found = inspect(store, epoch)
-    if found.problems:
-        raise damaged(store, epoch, found.problems)
-    if found.void or found.uncommitted is not None:
+    inspection = inspect(store, epoch)
+    if inspection.problems:
+        raise damaged(store, epoch, inspection.problems)
+    if inspection.void or inspection.uncommitted is not None:
         raise SavepointError(
             f"job {job}: its last epoch, {epoch}, is not committed to every sink; run the job once "
             "more, which settles that, and stop it with a savepoint"

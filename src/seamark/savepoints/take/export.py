@@ -186,8 +186,8 @@ def _copy_small_files(
         return f"spark/{path}", (len(data), zlib.crc32(data))
 
     by_directory = uids.by_directory if uids.source_lines else None
-    found = [*log_paths(source, epoch, by_directory), *metadata_at(tree.metadata, epoch)]
-    paths = [path for path in found if path != "metadata" and not path.endswith(".crc")]
+    listed = [*log_paths(source, epoch, by_directory), *metadata_at(tree.metadata, epoch)]
+    paths = [path for path in listed if path != "metadata" and not path.endswith(".crc")]
     return dict(in_threads(copy, paths, _SYNCS_AT_ONCE))  # the disk syncs several as fast as one
 
 

@@ -206,12 +206,12 @@ class _Taking:
         if self._drained and self.then is not None and self.run.coordinator.failure is None:
             self.then()
             last = f"{self.run.uri}/epochs/{self.run.coordinator.last_committed}"
-            found = SavepointError(
+            failure = SavepointError(
                 f"{reason_of(error)}. The job is drained all the same, and ends; what it has read "
                 f"is committed. A new job goes on from {last}"
             )
-            found.__cause__ = error
-            error = found
+            failure.__cause__ = error
+            error = failure
         self._answer.set_exception(error)
 
     def _export(self, epoch: int) -> SavepointRecord:

@@ -60,17 +60,17 @@ def by_epoch(savepoint: SavepointRecord) -> ByEpoch:
     """Return the savepoint's transactions by epoch: the inverse of `merged`."""
     left = dict(savepoint.committables)
     rows = {sink.uid: sink.rows for sink in savepoint.sinks}
-    found: ByEpoch = {}
+    epochs: ByEpoch = {}
     for number, of_epoch in sorted((int(e), of) for e, of in savepoint.earlier.items()):
-        found[number] = {}
+        epochs[number] = {}
         for uid, (count, rows_of) in of_epoch.items():
-            found[number][uid] = SinkEpoch(rows_of, left[uid][:count])
+            epochs[number][uid] = SinkEpoch(rows_of, left[uid][:count])
             left[uid] = left[uid][count:]
             rows[uid] = rows.get(uid, 0) - rows_of
-    found[savepoint.epoch] = {
+    epochs[savepoint.epoch] = {
         uid: SinkEpoch(rows.get(uid, 0), given) for uid, given in left.items() if given
     }
-    return {number: parts for number, parts in found.items() if parts}
+    return {number: parts for number, parts in epochs.items() if parts}
 
 
 def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
@@ -86,10 +86,10 @@ def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
     except (OSError, SeamarkError) as error:
         log.info("%s does not say what was committed: %s", savepoint.job_directory, error)
         there = False
-    found = by_epoch(savepoint)
+    epochs = by_epoch(savepoint)
     if there:
-        found = {epoch: _still_open(store, epoch, parts) for epoch, parts in found.items()}
-    return {epoch: parts for epoch, parts in found.items() if parts}
+        epochs = {epoch: _still_open(store, epoch, parts) for epoch, parts in epochs.items()}
+    return {epoch: parts for epoch, parts in epochs.items() if parts}
 
 
 def _still_open(

@@ -43,7 +43,7 @@ class DeltaCommittable(TableCommittable):
 
 def dump_file(file: DataFile) -> str:
     """Return a file's JSON text for `DeltaCommittable.files`."""
-    found = asdict(file)
+    facts = asdict(file)
     if not file.keys:
-        del found["keys"], found["op"]
-    return table_committable.dump_file(found)
+        del facts["keys"], facts["op"]
+    return table_committable.dump_file(facts)

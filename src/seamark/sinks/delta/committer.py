@@ -103,8 +103,8 @@ def entry_path(version: int) -> str:
 def _added(entry: bytes | None) -> list[str]:
     """Return the files that a log entry adds, in the table or as change data."""
     lines = [json.loads(line) for line in (entry or b"").splitlines()]
-    found = [line.get("add") or line.get("cdc") for line in lines]
-    return [unquote(action["path"]) for action in found if action]
+    actions = [line.get("add") or line.get("cdc") for line in lines]
+    return [unquote(action["path"]) for action in actions if action]
 
 
 class DeltaCommitter(TableCommitter["DeltaSink", DeltaCommittable]):
@@ -161,8 +161,8 @@ class DeltaCommitter(TableCommitter["DeltaSink", DeltaCommittable]):
         if (shape := preflight.shape(self._table)) == self._checked:
             return
         try:
-            found = preflight.findings(self._table, self._sink, self._context, self._name)
-            tell(found, _log)
+            findings = preflight.findings(self._table, self._sink, self._context, self._name)
+            tell(findings, _log)
         except PreflightError as error:
             raise CommitFailedError(
                 f"{error}. The table was altered while the job ran: its decided rows are kept and "
@@ -194,10 +194,10 @@ class DeltaCommitter(TableCommitter["DeltaSink", DeltaCommittable]):
 
         from seamark.sinks.delta import merging
 
-        found = sorted(committables, key=lambda c: (c.epoch, parse(c.handle).partition))
-        staged = [file for c in found for file in c.data_files]
-        handles = [c.handle for c in found]
-        epoch = found[-1].epoch
+        ordered = sorted(committables, key=lambda c: (c.epoch, parse(c.handle).partition))
+        staged = [file for c in ordered for file in c.data_files]
+        handles = [c.handle for c in ordered]
+        epoch = ordered[-1].epoch
         failpoints.reached("delta-commit-checked")
         before = self._table.version()
         try:

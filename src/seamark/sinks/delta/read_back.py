@@ -26,8 +26,8 @@ def read(sink: "DeltaSink", asked: ReadBack) -> Iterator[FoundRows]:
     hadoop = asked.context.hadoop.under(sink.storage_options)
     try:
         table = load(sink, hadoop)
-        if found := _NOT_READ & {*(table.protocol().reader_features or ())}:
-            raise UserError(f"{name}: the table uses {min(found)}, which an audit does not read")
+        if features := _NOT_READ & {*(table.protocol().reader_features or ())}:
+            raise UserError(f"{name}: the table uses {min(features)}, which an audit does not read")
         actions = {
             unquote(action["path"]): action
             for action in pa.table(table.get_add_actions(flatten=True)).to_pylist()

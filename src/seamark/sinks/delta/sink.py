@@ -78,9 +78,9 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
                 "/<path>, or hdfs://<name service>/<path>"
             )
         also = _OTHERS_IN_URIS.get(path.partition("://")[0])
-        if found := _OTHERS.search(path) or (also and also.search(path)):
+        if match := _OTHERS.search(path) or (also and also.search(path)):
             raise ConfigurationError(
-                f"DeltaSink: path is {path!r}, and delta-rs takes {found[0]!r} in it for something "
+                f"DeltaSink: path is {path!r}, and delta-rs takes {match[0]!r} in it for something "
                 "else: the table would lie in another directory than its rows; give a path without"
             )
         object.__setattr__(self, "path", path)

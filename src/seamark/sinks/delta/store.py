@@ -34,18 +34,18 @@ def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
         waits = {"timeout": f"{TIMEOUT_S:g}s", "retry_timeout": f"{TIMEOUT_S:g}s"}
         plain = {"allow_http": "true"} if cloud.is_plain else {}
         return {**_DEADLINES, **waits, **plain, **dict(cloud.options)}
-    found = S3Options.of(uri.partition("://")[2].partition("/")[0], hadoop)
+    s3 = S3Options.of(uri.partition("://")[2].partition("/")[0], hadoop)
     options = {
-        "aws_endpoint_url": found.endpoint,
-        "aws_region": found.region,
-        "aws_access_key_id": found.access_key,
-        "aws_secret_access_key": found.secret_key,
-        "aws_session_token": found.session_token,
-        "aws_skip_signature": "true" if found.anonymous else "",
-        "aws_server_side_encryption": found.encryption,
-        "aws_sse_kms_key_id": found.encryption_key,
-        "aws_allow_http": "true" if found.endpoint.startswith("http:") else "",
-        "timeout": f"{found.timeout_s:g}s",
-        "retry_timeout": f"{found.timeout_s:g}s",
+        "aws_endpoint_url": s3.endpoint,
+        "aws_region": s3.region,
+        "aws_access_key_id": s3.access_key,
+        "aws_secret_access_key": s3.secret_key,
+        "aws_session_token": s3.session_token,
+        "aws_skip_signature": "true" if s3.anonymous else "",
+        "aws_server_side_encryption": s3.encryption,
+        "aws_sse_kms_key_id": s3.encryption_key,
+        "aws_allow_http": "true" if s3.endpoint.startswith("http:") else "",
+        "timeout": f"{s3.timeout_s:g}s",
+        "retry_timeout": f"{s3.timeout_s:g}s",
     }
     return {**_DEADLINES, **{name: value for name, value in options.items() if value}}

@@ -104,8 +104,8 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
                 refused.add(not_utf8(batch.column(name)), NO_DIRECTORY)
             return refused.rows()
         key_parts = [name for name in self._partition_by if name in self._keys]
-        found = changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
-        refused = Refusals(found)
+        unfit = changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
+        refused = Refusals(unfit)
         for column in batch.columns:
             refused.add(_is_fatal(column), UNFIT_FOR_MERGE)
         return refused.rows()
@@ -145,5 +145,5 @@ def _last_checkpoint(files: RowDirectory) -> int:
             json.loads(stored.read(files, "_delta_log/_last_checkpoint") or b"{}")["version"]
         )
     except (ValueError, KeyError):
-        found = map(_ENTRY.fullmatch, files.tree("_delta_log"))
-        return max((int(entry[1]) for entry in found if entry), default=0)
+        entries = map(_ENTRY.fullmatch, files.tree("_delta_log"))
+        return max((int(entry[1]) for entry in entries if entry), default=0)

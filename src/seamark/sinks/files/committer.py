@@ -42,8 +42,8 @@ class FileCommitter(StagingCommitter["FileSink"]):
 
     def list_lingering(self) -> Iterator[Lingering[PendingFile]]:
         """Yield every pending file of this job and sink."""
-        for found in self._pending.list(self._context.job_id, self._context.sink_uid):
-            yield Lingering(found, found.generation)
+        for file in self._pending.list(self._context.job_id, self._context.sink_uid):
+            yield Lingering(file, file.generation)
 
     def describe_open(self, committables: Sequence[PendingFile]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. No pending file times out."""

@@ -174,9 +174,9 @@ def _write(directory: RowDirectory, layout: Layout) -> str:
 def _require_fit_of_files(directory: RowDirectory, wanted: Layout) -> None:
     """Compare with the names of files that no record tells of: another program's, or those of a
     Seamark without records. A directory in which files of this layout are is taken as it is."""
-    found = {layout._place: layout for path in directory.tree() if (layout := _of_name(path))}
-    if found and wanted._place not in found:
-        earlier = next(iter(found.values()))
+    layouts = {layout._place: layout for path in directory.tree() if (layout := _of_name(path))}
+    if layouts and wanted._place not in layouts:
+        earlier = next(iter(layouts.values()))
         try:
             wanted.require_fit(earlier)
         except Unfit as unfit:
@@ -232,7 +232,7 @@ def _misfit(kind: str, known: str, form: str) -> str:
     decimals = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(known)
     if all(decimals):
         (digits, scale), (digits_there, scale_there) = (
-            map(int, found.groups()) for found in decimals if found
+            map(int, match.groups()) for match in decimals if match
         )
         if scale == scale_there:
             return ""

@@ -29,11 +29,11 @@ class Keys:
 
     def places(self, rows: pa.Table) -> Any:
         """Return the place of each row's key among the keys, -1 for another key."""
-        found = np.full(rows.num_rows, -1)
+        result = np.full(rows.num_rows, -1)
         rows = _numbered(rows, _ROW)
         same = rows.join(self._keys, rows.column_names[:-1], join_type="inner")
-        found[same[_ROW].to_numpy()] = same[_PLACE].to_numpy()
-        return found
+        result[same[_ROW].to_numpy()] = same[_PLACE].to_numpy()
+        return result
 
     def may_be_in(self, file: Any, spec: Any) -> bool:
         """Whether a file (pyiceberg's `DataFile`) of this partition spec may have one of the keys,

@@ -60,10 +60,10 @@ def as_text(value: bytes | None) -> str | None:
 
 def dump(facts: FileFacts) -> str:
     """Return a file's JSON text."""
-    found = asdict(facts)
+    fields = asdict(facts)
     if not facts.keys:
-        del found["keys"], found["op"]
-    return dump_file(found)
+        del fields["keys"], fields["op"]
+    return dump_file(fields)
 
 
 def data_files(committable: IcebergCommittable, schema: Any, spec: Any) -> list[Any]:
@@ -73,14 +73,14 @@ def data_files(committable: IcebergCommittable, schema: Any, spec: Any) -> list[
     from pyiceberg.typedef import Record
 
     types = [field.field_type for field in spec.partition_type(schema).fields]
-    found = []
+    files = []
     for facts in committable.data_files:
         values = [
             None if value is None else from_bytes(kind, base64.b64decode(value))
             for kind, value in zip(types, facts.partition, strict=True)
         ]
-        found.append(data_file(committable.location, facts, Record(*values), spec.spec_id))
-    return found
+        files.append(data_file(committable.location, facts, Record(*values), spec.spec_id))
+    return files
 
 
 def data_file(location: str, facts: FileFacts, partition: Any, spec_id: int) -> Any:

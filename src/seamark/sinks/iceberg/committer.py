@@ -198,8 +198,8 @@ class IcebergCommitter(TableCommitter["IcebergSink", IcebergCommittable]):
                     "not visible; alter it back and start the job again, and they are committed"
                 )
             if not one.merged_by[0]:
-                found = data_files(one, schema, specs[one.spec_id])
-                groups.setdefault((one.schema_id, one.spec_id), []).extend(found)
+                of_one = data_files(one, schema, specs[one.spec_id])
+                groups.setdefault((one.schema_id, one.spec_id), []).extend(of_one)
         return [
             (schemas.get(schema_id, metadata.schema()), specs[spec_id], files)
             for (schema_id, spec_id), files in groups.items()

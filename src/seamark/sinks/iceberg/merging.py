@@ -200,8 +200,8 @@ class Merge:
 
     def _rewrite(self, table: Any, file: Any) -> _Rewritten:
         """Write a file's rows without those of the keys into another of the same partition."""
-        found = list(_rows(table, self._key_columns, file))
-        places = self._keys.places(pa.Table.from_batches(found)) if found else np.empty(0)
+        batches = list(_rows(table, self._key_columns, file))
+        places = self._keys.places(pa.Table.from_batches(batches)) if batches else np.empty(0)
         if not (places >= 0).any():
             return _Rewritten(changed=False)
         if (places >= 0).all() and not self._others:
@@ -232,10 +232,10 @@ class Merge:
 
         schema = table.schema()
         arrow = schema_to_pyarrow(schema)
-        kept = [found for found in replaced if found.kept is not None]
-        others = pa.concat_tables([found.kept for found in kept]).combine_chunks() if kept else None
+        kept = [one for one in replaced if one.kept is not None]
+        others = pa.concat_tables([one.kept for one in kept]).combine_chunks() if kept else None
         row_of = np.full(len(self._is_changed), -1)
-        for_each = np.concatenate([np.empty(0, np.int64), *(found.places for found in kept)])
+        for_each = np.concatenate([np.empty(0, np.int64), *(one.places for one in kept)])
         row_of[for_each] = np.arange(len(for_each))
         start = 0
         with self._new_files(table, partitions.splitter(spec, schema)) as data:
@@ -249,8 +249,8 @@ class Merge:
                 columns = dict(zip(rows.schema.names, rows.columns, strict=True))
                 if others is not None:
                     old = row_of[change[chosen]]
-                    found = others.take(pa.array(old, mask=old < 0)).combine_chunks()
-                    columns |= {n: found[n].combine_chunks() for n in self._others}
+                    taken = others.take(pa.array(old, mask=old < 0)).combine_chunks()
+                    columns |= {n: taken[n].combine_chunks() for n in self._others}
                 values = [
                     columns.get(field.name, pa.nulls(rows.num_rows, field.type)) for field in arrow
                 ]

@@ -26,14 +26,14 @@ Values = tuple[Any, ...]
 def parse(text: str, setting: str) -> tuple[str, str]:
     """Return the transform, as Iceberg writes it, and the column that a field's text names:
     ``region``, ``day(ts)``, ``bucket(16, id)``. Raises ConfigurationError."""
-    found = FIELD.fullmatch(text)
-    if found is not None:
-        name = (found[1] or "identity").lower()
+    match = FIELD.fullmatch(text)
+    if match is not None:
+        name = (match[1] or "identity").lower()
         name = name.removesuffix("s") if name.removesuffix("s") in _PLAIN else name
-        if name in _PLAIN and found[2] is None:
-            return name, found[3] or found[4]
-        if name in _WITH_NUMBER and found[2] and int(found[2]):
-            return f"{name}[{int(found[2])}]", found[3]
+        if name in _PLAIN and match[2] is None:
+            return name, match[3] or match[4]
+        if name in _WITH_NUMBER and match[2] and int(match[2]):
+            return f"{name}[{int(match[2])}]", match[3]
     raise ConfigurationError(
         f"{setting} has {text!r}; give a column, or one of bucket(16, column), truncate(4, "
         "column), year(column), month(column), day(column), hour(column)"
@@ -47,7 +47,7 @@ def new_spec(fields: Sequence[tuple[str, str]], schema: Any) -> Any:
     from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.transforms import parse_transform
 
-    found: list[Any] = []
+    parts: list[Any] = []
     for place, (text, column) in enumerate(fields):
         transform, source = parse_transform(text), schema.find_field(column)
         if not can_split(transform, source.field_type):
@@ -56,15 +56,15 @@ def new_spec(fields: Sequence[tuple[str, str]], schema: Any) -> Any:
                 "no partition; give another, or CAST the column"
             )
         name = column if text == "identity" else f"{column}_{text.partition('[')[0]}"
-        others = {*schema.column_names} - {column} | {field.name for field in found}
+        others = {*schema.column_names} - {column} | {field.name for field in parts}
         if name in others:
             raise ConfigurationError(
                 f"partition_by: {text} of the column {column!r} is to be the field {name!r}, and "
                 "there is another field or column of this name; leave one out, or make the table "
                 "yourself"
             )
-        found.append(PartitionField(source.field_id, 1000 + place, transform, name))
-    return PartitionSpec(*found)
+        parts.append(PartitionField(source.field_id, 1000 + place, transform, name))
+    return PartitionSpec(*parts)
 
 
 def can_split(transform: Any, source: Any) -> bool:
@@ -120,8 +120,8 @@ def _truncated(column: pa.Array, width: int, one: Callable[[Any], Any]) -> pa.Ar
         whole = numbers(column)
         return pa.array(whole - whole % width, mask=nulls(column))
     coded = column.dictionary_encode()
-    found = pa.array([one(value) for value in coded.dictionary.to_pylist()], column.type)
-    return found.take(coded.indices)
+    cut = pa.array([one(value) for value in coded.dictionary.to_pylist()], column.type)
+    return cut.take(coded.indices)
 
 
 def unfit(spec: Any, schema: Any, batch: pa.RecordBatch) -> Any:

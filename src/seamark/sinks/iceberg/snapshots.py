@@ -147,14 +147,14 @@ def live_files(table: Any, wanted: Callable[[Any], bool]) -> list[tuple[str, Any
     their manifests. Reads all manifests."""
 
     def files(manifest: Any) -> list[Any]:
-        found = (entry.data_file for entry in _entries(table.io, manifest))
-        return [file for file in found if wanted(file)]
+        listed = (entry.data_file for entry in _entries(table.io, manifest))
+        return [file for file in listed if wanted(file)]
 
     manifests = _data_manifests(table)
-    found = in_threads(files, manifests, _AT_ONCE)
+    listed = in_threads(files, manifests, _AT_ONCE)
     return [
         (manifest.manifest_path, file)
-        for manifest, files_of in zip(manifests, found, strict=True)
+        for manifest, files_of in zip(manifests, listed, strict=True)
         for file in files_of
     ]
 
@@ -202,8 +202,8 @@ def file_names(table: Any) -> set[str]:
     """Return the name of every file of every snapshot. Reads all manifests."""
     manifests = {m.manifest_path: m for s in table.snapshots() for m in s.manifests(table.io)}
     read = partial(_entries, table.io)
-    found = in_threads(read, list(manifests.values()), _AT_ONCE)
-    paths = [entry.data_file.file_path for entries in found for entry in entries]
+    lists = in_threads(read, list(manifests.values()), _AT_ONCE)
+    paths = [entry.data_file.file_path for entries in lists for entry in entries]
     return {path.rpartition("/")[2] for path in paths}
 
 
@@ -255,7 +255,7 @@ def _merged(table: Any, manifests: Sequence[Any], name: str, snapshot_id: int) -
             break
         chosen.append(manifest)
     read = partial(_entries, io)
-    entries = [entry for found in in_threads(read, chosen, _AT_ONCE) for entry in found]
+    entries = [entry for listed in in_threads(read, chosen, _AT_ONCE) for entry in listed]
     schema = metadata.schema()
     merged = _manifest(table, schema, spec, name, snapshot_id, entries)
     return [merged, *(m for m in manifests if m not in chosen)]
@@ -263,8 +263,8 @@ def _merged(table: Any, manifests: Sequence[Any], name: str, snapshot_id: int) -
 
 def _entries(io: Any, manifest: Any) -> list[Any]:
     """Return a manifest's entries of files that are there."""
-    found: list[Any] = manifest.fetch_manifest_entry(io, discard_deleted=True)
-    return found
+    entries: list[Any] = manifest.fetch_manifest_entry(io, discard_deleted=True)
+    return entries
 
 
 def _forget(io: Any, before: Any, after: Any) -> None:

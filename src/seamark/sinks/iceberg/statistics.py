@@ -19,12 +19,12 @@ def statistics(metadata: Any, schema: Any) -> dict[str, Column]:
     readers get no bounds: floats (NaN is greater than all in Spark and absent in Parquet), bytes,
     and everything nested.
     """
-    found = {}
+    by_field = {}
     for column in flat_columns(metadata, COLUMNS):
         field = schema.find_field(column.name)
         low, high = _bounds(field.field_type, column)
-        found[str(field.field_id)] = column.size_bytes, column.nulls, as_text(low), as_text(high)
-    return found
+        by_field[str(field.field_id)] = column.size_bytes, column.nulls, as_text(low), as_text(high)
+    return by_field
 
 
 def _bounds(kind: Any, column: ColumnFacts) -> tuple[bytes | None, bytes | None]:

@@ -156,8 +156,8 @@ class IcebergWriter(TableWriter[IcebergCommittable]):
             None if value is None else as_text(to_bytes(field.field_type, value))
             for field, value in zip(fields, file.values, strict=True)
         ]
-        found = statistics(file.metadata, schema)
-        return dump(FileFacts(file.path, file.size_bytes, file.metadata.num_rows, values, found))
+        figures = statistics(file.metadata, schema)
+        return dump(FileFacts(file.path, file.size_bytes, file.metadata.num_rows, values, figures))
 
     def _committable(self, files: tuple[str, ...] = ()) -> IcebergCommittable:
         metadata = self._metadata
@@ -175,5 +175,5 @@ def whole(batch: pa.RecordBatch) -> Iterator[tuple[partitions.Values, pa.RecordB
 
 def codec(metadata: Any) -> str:
     """Return the compression that a table asks for, by pyarrow's name."""
-    found: str = metadata.properties.get("write.parquet.compression-codec", "zstd")
-    return _CODECS.get(found, found)
+    name: str = metadata.properties.get("write.parquet.compression-codec", "zstd")
+    return _CODECS.get(name, name)

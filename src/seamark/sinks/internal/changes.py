@@ -163,6 +163,6 @@ def take_others(
     if not refused:
         return list(take(batch))
     others = np.delete(np.arange(batch.num_rows), [row.index for row in refused])
-    found = take(without(batch, refused))
-    also = [RefusedRow(int(others[row.index]), row.reason) for row in found]
+    refusals = take(without(batch, refused))
+    also = [RefusedRow(int(others[row.index]), row.reason) for row in refusals]
     return sorted([*refused, *also], key=lambda row: row.index)

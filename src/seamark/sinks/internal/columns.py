@@ -52,9 +52,9 @@ def check_columns(
                 + ("a name of Seamark's own" if own else "a name that the target does not take")
                 + "; rename it with withColumnRenamed"
             )
-        if found := _REFUSED.search(column.type):
-            within = "" if found[1] == column.type else f" (within {column.type})"
-            raise refused(sink, column, f"{found[1]}{within}")
+        if match := _REFUSED.search(column.type):
+            within = "" if match[1] == column.type else f" (within {column.type})"
+            raise refused(sink, column, f"{match[1]}{within}")
         if as_json and _NO_KEY_IN_JSON.search(column.type):
             raise refused(sink, column, f"{column.type} (in JSON a key is a text)")
 

@@ -90,11 +90,15 @@ def flat_columns(metadata: Any, most: int) -> Iterator[ColumnFacts]:
         name = metadata.schema.column(position).name
         if not chunks or chunks[0].path_in_schema != name or metadata.schema.names.count(name) > 1:
             continue  # nested
-        found = [chunk.statistics for chunk in chunks]
-        if any(s is None or not s.has_null_count for s in found):
+        facts_of_chunks = [chunk.statistics for chunk in chunks]
+        if any(s is None or not s.has_null_count for s in facts_of_chunks):
             continue
-        facts = name, sum(s.null_count for s in found), sum(c.total_compressed_size for c in chunks)
-        bounded = [s for s in found if s.num_values]
+        facts = (
+            name,
+            sum(s.null_count for s in facts_of_chunks),
+            sum(c.total_compressed_size for c in chunks),
+        )
+        bounded = [s for s in facts_of_chunks if s.num_values]
         low = high = None
         if bounded and all(s.has_min_max for s in bounded):
             try:

@@ -22,7 +22,7 @@ Values = tuple[str | None, ...]
 
 def escaped(text: str) -> str:
     """Return `text` as a part of a directory's name."""
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def directory_part(column: str, value: str | None) -> str:

@@ -56,11 +56,11 @@ def find(
     counts: dict[tuple[str, int], int] = {}
     owner, below = owner_path(context), _below(table)
     for path in files.tree(f"{below}/{owner}"):
-        found = _RECORD.fullmatch(path.removeprefix(f"{below}/"))
-        name = AttemptName.parse(found[1]) if found else None
-        if found and name is not None and name.owner == owner:
-            key = found[1], int(found[2])
-            counts[key] = max(counts.get(key, 0), int(found[3]) + 1)
+        match = _RECORD.fullmatch(path.removeprefix(f"{below}/"))
+        name = AttemptName.parse(match[1]) if match else None
+        if match and name is not None and name.owner == owner:
+            key = match[1], int(match[2])
+            counts[key] = max(counts.get(key, 0), int(match[3]) + 1)
     for (handle, log_version), count in sorted(counts.items()):
         yield kind(handle, log_version, count, UNKNOWN, ())
 

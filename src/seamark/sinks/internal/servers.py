@@ -112,14 +112,14 @@ def tell(findings: Findings, log: logging.Logger) -> None:
 def listed(findings: Iterable[Finding]) -> list[Finding]:
     """Return all findings of a look at a system; a PreflightError that ends the look is the last.
     Every PreflightError of the caller's has a finding."""
-    found = []
+    told = []
     try:
         for finding in findings:
-            found.append(finding)
+            told.append(finding)
     except PreflightError as error:
         assert error.finding is not None
-        found.append(error.finding)
-    return found
+        told.append(error.finding)
+    return told
 
 
 @contextlib.contextmanager

@@ -46,5 +46,5 @@ def sift(
 
 def _row_named(why: str, names_row: re.Pattern[str] | None, rows: int) -> int:
     """Return the row named by a reason, if it can be one of the range, else 0."""
-    found = names_row.findall(why) if names_row else []
-    return int(found[-1]) if found and 1 <= int(found[-1]) <= rows else 0
+    numbers = names_row.findall(why) if names_row else []
+    return int(numbers[-1]) if numbers and 1 <= int(numbers[-1]) <= rows else 0

@@ -54,8 +54,8 @@ class TableCommittable:
     @property
     def sizes(self) -> dict[str, int]:
         """The bytes of each file, by its path."""
-        found = [json.loads(text) for text in self.files]
-        return {file["path"]: file["size_bytes"] for file in found}
+        files = [json.loads(text) for text in self.files]
+        return {file["path"]: file["size_bytes"] for file in files}
 
     @property
     def size_bytes(self) -> int:

@@ -82,10 +82,10 @@ class TableCommitter(StagingCommitter[K], ABC, Generic[K, C]):
         outcomes = [CommitOutcome.RETRY] * len(committables)
         for kind in sorted({c.merged_by for c in committables}):  # without keys first
             places = [n for n, c in enumerate(committables) if c.merged_by == kind]
-            found = self._commit_alike([committables[n] for n in places])
-            for place, outcome in zip(places, found, strict=True):
+            answers = self._commit_alike([committables[n] for n in places])
+            for place, outcome in zip(places, answers, strict=True):
                 outcomes[place] = outcome
-            if CommitOutcome.RETRY in found:
+            if CommitOutcome.RETRY in answers:
                 break
         return outcomes
 
@@ -129,12 +129,12 @@ class TableCommitter(StagingCommitter[K], ABC, Generic[K, C]):
         self._files()
         if pending:
             self._refresh(pending)
-        told = [(found, self._told(found)) for found in pending]
+        told = [(committable, self._told(committable)) for committable in pending]
         self._tidy([c for c, outcome in told if outcome == COMMITTED])
         self._delete([c for c, outcome in told if outcome == ABORTED])
-        for found, outcome in told:
+        for committable, outcome in told:
             if outcome is None:
-                yield Lingering(found, found.generation)
+                yield Lingering(committable, committable.generation)
 
     def describe_open(self, committables: Sequence[C]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`: when each attempt has begun its first file. None times
@@ -166,12 +166,12 @@ class TableCommitter(StagingCommitter[K], ABC, Generic[K, C]):
     def _told(self, committable: C) -> str | None:
         """Return the durable outcome; None if nothing tells one. Where the ledger has lost it,
         files named by the table count as committed, and must stay."""
-        found = self._recorded(committable)
-        if found is None and self._lost_trace(committable):
+        outcome = self._recorded(committable)
+        if outcome is None and self._lost_trace(committable):
             paths = pending_files.data_paths(self._files(), committable)
             if self._named_files().intersection(path.rpartition("/")[2] for path in paths):
                 return COMMITTED
-        return found
+        return outcome
 
     def _torn(self, committables: Sequence[C]) -> set[str]:
         """Return the handles with a missing or damaged file."""
@@ -181,9 +181,9 @@ class TableCommitter(StagingCommitter[K], ABC, Generic[K, C]):
         for (handle, path, written), size in zip(files, sizes, strict=True):
             if size != written:
                 torn.add(handle)
-                found = "gone" if size is None else f"damaged: it has {size} bytes"
+                fault = "gone" if size is None else f"damaged: it has {size} bytes"
                 self._log.error("%s: data file %s is %s, of %d that were written",
-                                self._name, path, found, written)  # fmt: skip
+                                self._name, path, fault, written)  # fmt: skip
         return torn
 
     def _delete(self, aborted: Sequence[C]) -> None:

@@ -38,11 +38,11 @@ def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
     number = rows.num_rows
     deleted = pc.equal(rows[op], DELETE) if op else pa.array(np.zeros(number, bool))
     by = {f"key {position}": rows[key] for position, key in enumerate(keys)}
-    found = pa.table({**by, "row": np.arange(number), "deleted": deleted})
-    found = found.group_by(list(by)).aggregate([("row", "max"), ("deleted", "any")])
-    last = found["row_max"]
+    last_rows = pa.table({**by, "row": np.arange(number), "deleted": deleted})
+    last_rows = last_rows.group_by(list(by)).aggregate([("row", "max"), ("deleted", "any")])
+    last = last_rows["row_max"]
     what = pc.if_else(
-        pc.take(deleted, last), DELETE, pc.if_else(found["deleted_any"], NEW, CHANGED)
+        pc.take(deleted, last), DELETE, pc.if_else(last_rows["deleted_any"], NEW, CHANGED)
     )
     kept = rows.drop_columns([op] if op else []).take(last)
     return kept.append_column(STAGED_OP, what)

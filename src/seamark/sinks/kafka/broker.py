@@ -107,8 +107,10 @@ class BrokerConnection:
         answers = self._send([*asked, *ended])
         before = _descriptions(ids, answers[: len(asked)])
         results = []
-        for transactional_id, found in zip(ids, answers[len(asked) :], strict=True):
-            code = found if isinstance(found, UnreachableError) else int(found.error_code)
+        for transactional_id, described in zip(ids, answers[len(asked) :], strict=True):
+            code = (
+                described if isinstance(described, UnreachableError) else int(described.error_code)
+            )
             if isinstance(code, UnreachableError) or answer(code) is Answer.COORDINATOR_MOVED:
                 self._coordinators.pop(transactional_id, None)
             results.append(Ended(before[transactional_id], code))
@@ -122,11 +124,11 @@ class BrokerConnection:
             nodes = self._find_coordinators(ids)
         except UnreachableError as error:
             return dict.fromkeys(ids, error)
-        found = _descriptions(ids, self._send(_describe_requests(ids, nodes)))
-        for transactional_id, state in found.items():
+        descriptions = _descriptions(ids, self._send(_describe_requests(ids, nodes)))
+        for transactional_id, state in descriptions.items():
             if isinstance(state, UnreachableError):
                 self._coordinators.pop(transactional_id, None)
-        return found
+        return descriptions
 
     def open_transactions(self) -> list[str]:
         """Return the ids of the cluster's transactions in the state Ongoing (not being ended).
@@ -149,14 +151,14 @@ class BrokerConnection:
         filters = {"state_filters": list(states), "producer_id_filters": list(producer_ids)}
         requests = [(ListTransactionsRequest(**filters), node) for node in nodes]
         ids: dict[int, str] = {}
-        for node, found in zip(nodes, self._send(requests), strict=True):
-            if isinstance(found, UnreachableError):
-                raise found
-            if found.error_code:
+        for node, listing in zip(nodes, self._send(requests), strict=True):
+            if isinstance(listing, UnreachableError):
+                raise listing
+            if listing.error_code:
                 raise UnreachableError(
-                    f"broker {node} answers {found.error_code} to ListTransactions"
+                    f"broker {node} answers {listing.error_code} to ListTransactions"
                 )
-            ids |= {one.producer_id: one.transactional_id for one in found.transaction_states}
+            ids |= {one.producer_id: one.transactional_id for one in listing.transaction_states}
         return ids
 
     def open_writes(
@@ -173,8 +175,8 @@ class BrokerConnection:
             ((at.topic, at.partition), one.producer_id): OpenWrite(
                 one.producer_epoch, one.coordinator_epoch, one.current_transaction_start_offset
             )
-            for at, found in (told or {}).items()
-            for one in found.active_producers
+            for at, state in (told or {}).items()
+            for one in state.active_producers
             if one.current_transaction_start_offset >= 0
         }
 
@@ -241,12 +243,12 @@ class BrokerConnection:
         except UnreachableError as error:
             _log.info("the offsets of consumer groups could not be read: %s", error)
             return None
-        found: dict[tuple[str, int], dict[str, int]] = {at: {} for at in partitions}
+        by_partition: dict[tuple[str, int], dict[str, int]] = {at: {} for at in partitions}
         for group, offsets in told.items():
             for at, offset in offsets.items():
                 if offset >= 0:
-                    found[at.topic, at.partition][group] = offset
-        return found
+                    by_partition[at.topic, at.partition][group] = offset
+        return by_partition
 
     def log_starts(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """Return the first offset kept in these partitions. Raises UnreachableError."""
@@ -256,7 +258,7 @@ class BrokerConnection:
         wire = self.wire()
         earliest = {TopicPartition(*at): OffsetSpec.EARLIEST for at in partitions}
         starts = self._bounded(lambda: wire.offsets(earliest, "read_uncommitted"))
-        return {(at.topic, at.partition): found.offset for at, found in starts.items()}
+        return {(at.topic, at.partition): start.offset for at, start in starts.items()}
 
     def ask_any(self, request: Any) -> Any:
         """Return any broker's answer to a request; raises UnreachableError. For a question to the
@@ -265,10 +267,10 @@ class BrokerConnection:
 
     def ask(self, request: Any, node: int) -> Any:
         """Return one broker's answer to a request; raises UnreachableError."""
-        (found,) = self._send([(request, node)])
-        if isinstance(found, UnreachableError):
-            raise found
-        return found
+        (answer,) = self._send([(request, node)])
+        if isinstance(answer, UnreachableError):
+            raise answer
+        return answer
 
     def admin(self) -> Any:
         """Return the open admin client; raises UnreachableError if no broker can be reached. The
@@ -403,11 +405,11 @@ def _describe_requests(ids: Sequence[str], nodes: Mapping[str, int]) -> list[tup
 def _descriptions(ids: Sequence[str], answers: Sequence[Any]) -> dict[str, Described]:
     result: dict[str, Described] = {}
     failure = UnreachableError("no coordinator is known")
-    for found in answers:
-        if isinstance(found, UnreachableError):
-            failure = found
+    for each in answers:
+        if isinstance(each, UnreachableError):
+            failure = each
             continue
-        for state in found.transaction_states:
+        for state in each.transaction_states:
             transactional_id = state.transactional_id
             if state.error_code == 0:
                 result[transactional_id] = Description(

@@ -66,8 +66,8 @@ def _part(type_: str, format_: Format, path: tuple[str, ...], column: Column, si
     if base in ("varchar", "char"):
         base = "string"
     made = format_.scalars.get(base)
-    if found := _DECIMAL.fullmatch(type_):
-        made = format_.decimal(int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(type_):
+        made = format_.decimal(int(match[1]), int(match[2]))
     kind, parts = type_parts(type_)
     if kind == "array":
         made = format_.array(_part(parts[0], format_, path, column, sink))

@@ -62,19 +62,19 @@ def dump(committable: KafkaCommittable) -> bytes:
 def load(data: bytes) -> KafkaCommittable:
     """Read the bytes written by `dump`; raises CorruptRecordError for any others."""
     try:
-        found = json.loads(data)
-        if found.pop("crc32") != zlib.crc32(_text(found)):
+        fields = json.loads(data)
+        if fields.pop("crc32") != zlib.crc32(_text(fields)):
             raise ValueError("its checksum does not fit: it has been altered")
-        if (version := found.pop("version")) != FORMAT_VERSION:
+        if (version := fields.pop("version")) != FORMAT_VERSION:
             raise ValueError(
                 f"its version is {version!r} and this program reads {FORMAT_VERSION}; use the "
                 "version of Seamark that wrote it, or a newer one"
             )
-        found["rows"] = {
+        fields["rows"] = {
             topic: {int(partition): rows for partition, rows in partitions.items()}
-            for topic, partitions in found["rows"].items()
+            for topic, partitions in fields["rows"].items()
         }
-        committable = KafkaCommittable(**found)
+        committable = KafkaCommittable(**fields)
         # Not the bytes made by `dump`: they were altered, or written by something else.
         if not isinstance(committable.transactional_id, str) or dump(committable) != data:
             raise ValueError("it is not as it was written")

@@ -71,16 +71,16 @@ class KafkaCommitter:
         if not committables:
             return fates
         unproved: list[int] = []
-        for i, found in enumerate(self._broker.end(committables, commit=commit)):
+        for i, ended in enumerate(self._broker.end(committables, commit=commit)):
             failpoints.reached("end-transaction-sent")
-            if isinstance(found.code, UnreachableError):
-                self._log(committables[i], f"no answer: {found.code}")
+            if isinstance(ended.code, UnreachableError):
+                self._log(committables[i], f"no answer: {ended.code}")
                 self._markers.troubled()
                 continue
             before = None
-            if not isinstance(found.before, UnreachableError):
-                before = fate(committables[i], found.before)
-            said = answer(found.code)
+            if not isinstance(ended.before, UnreachableError):
+                before = fate(committables[i], ended.before)
+            said = answer(ended.code)
             if said is Answer.DONE:
                 fates[i] = before if before is Fate.COMMITTED else Fate.ENDED_NOW
             elif before in (Fate.COMMITTED, Fate.ABORTED):
@@ -90,13 +90,13 @@ class KafkaCommitter:
             elif said is Answer.REFUSED:
                 self._log(
                     committables[i],
-                    f"EndTxn answers {found.code}, not authorised: grant WRITE on the ids that "
+                    f"EndTxn answers {ended.code}, not authorised: grant WRITE on the ids that "
                     f"start with {self._sink.transactional_id_prefix!r}",
                 )
             else:
                 if said is Answer.COORDINATOR_MOVED:
                     self._markers.troubled()
-                _log.debug("%s: EndTxn answers %d", committables[i].handle, found.code)
+                _log.debug("%s: EndTxn answers %d", committables[i].handle, ended.code)
         described = self._broker.describe([committables[i].transactional_id for i in unproved])
         for i in unproved:
             state = described[committables[i].transactional_id]
@@ -136,18 +136,18 @@ class KafkaCommitter:
         writes missing markers.
         """
         self._markers.look()
-        found = {}
+        names = {}
         for text in self._broker.open_transactions():
             parsed = parse(text)
             if parsed is not None and parsed.owner == self._owner:
-                found[text] = parsed
+                names[text] = parsed
         lingering = []
-        for text, state in self._broker.describe(list(found)).items():
+        for text, state in self._broker.describe(list(names)).items():
             if isinstance(state, UnreachableError):
                 raise state
             if state is not None and state.state == "Ongoing":
                 committable = KafkaCommittable(text, state.producer_id, state.producer_epoch, {})
-                lingering.append(Lingering(committable, found[text].generation))
+                lingering.append(Lingering(committable, names[text].generation))
         return lingering
 
     def describe_open(self, committables: Sequence[KafkaCommittable]) -> Sequence[OpenFacts]:

@@ -92,13 +92,16 @@ class Description:
     partitions: tuple[tuple[str, int], ...] = field(default=(), compare=False)
 
 
-def fate(committable: KafkaCommittable, found: Description | None) -> Fate:
+def fate(committable: KafkaCommittable, description: Description | None) -> Fate:
     """Return the fate proved by the broker's description of the id (None: there is no such id)."""
-    if found is None:
+    if description is None:
         return _GONE
     epochs = {committable.producer_epoch}
-    if found.state in _ENDED_MOVES_EPOCH:
+    if description.state in _ENDED_MOVES_EPOCH:
         epochs.add(committable.producer_epoch + 1)  # the end of a transaction raises the epoch
-    if found.producer_id != committable.producer_id or found.producer_epoch not in epochs:
+    if (
+        description.producer_id != committable.producer_id
+        or description.producer_epoch not in epochs
+    ):
         return Fate.NOT_PROVED
-    return _FATES.get(found.state, Fate.NOT_PROVED)
+    return _FATES.get(description.state, Fate.NOT_PROVED)

@@ -50,12 +50,12 @@ _BY_DEAD_LETTERS = '; to set single bad rows aside: job.sink(…, on_bad_row="de
 
 def settings(sink: "KafkaSink") -> dict[str, str] | None:
     """Return the settings of Java's producer; None if Java's client cannot do as asked."""
-    found, login = dict(_DEFAULTS), {}
+    options, login = dict(_DEFAULTS), {}
     for name, text in sink.option_texts.items():
         if name in _NUMBERS and text.isdecimal():
-            found[_NUMBERS[name]] = text
+            options[_NUMBERS[name]] = text
         elif name in _TEXTS:
-            found[name] = text
+            options[name] = text
         elif name in _LOGIN:
             login[PREFIX + name] = text
         elif name not in _MET:
@@ -64,21 +64,21 @@ def settings(sink: "KafkaSink") -> dict[str, str] | None:
         of_login = to_java(login, "sink")
     except ConfigurationError:
         return None
-    found |= {name.removeprefix(PREFIX): text for name, text in of_login.items()}
-    if "security.protocol" in found:
-        found["security.protocol"] = found["security.protocol"].upper()
+    options |= {name.removeprefix(PREFIX): text for name, text in of_login.items()}
+    if "security.protocol" in options:
+        options["security.protocol"] = options["security.protocol"].upper()
     # Java's client refuses what does not fit, and waits for the room of what is on its way.
-    largest = max(int(found["batch.size"]), int(found.get("max.request.size", "0")))
-    found["buffer.memory"] = str(max(int(found["buffer.memory"]), 2 * largest))
-    delivery_ms = int(found["delivery.timeout.ms"])
+    largest = max(int(options["batch.size"]), int(options.get("max.request.size", "0")))
+    options["buffer.memory"] = str(max(int(options["buffer.memory"]), 2 * largest))
+    delivery_ms = int(options["delivery.timeout.ms"])
     if sink.exactly_once:
         limit_ms = int(sink.transaction_timeout_s * 1000)
-        found["transaction.timeout.ms"] = str(limit_ms)
+        options["transaction.timeout.ms"] = str(limit_ms)
         delivery_ms = min(delivery_ms, limit_ms)
-    request_ms = min(_REQUEST_TIMEOUT_MS, delivery_ms - int(found["linger.ms"]))
+    request_ms = min(_REQUEST_TIMEOUT_MS, delivery_ms - int(options["linger.ms"]))
     if request_ms <= 0:
         return None
-    return found | {
+    return options | {
         "bootstrap.servers": sink.bootstrap_servers,
         "acks": "all",
         "enable.idempotence": "true",

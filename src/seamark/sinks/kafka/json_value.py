@@ -116,7 +116,7 @@ def _quoted(values: pa.Array, texts: pa.Array) -> pa.Array:
     made = joined(b'"', texts, b'"')
     odd = pc.match_substring_regex(texts.cast(BYTES), _ESCAPED)
     if pc.any(odd).as_py():
-        found = texts.filter(odd).to_pylist()
-        escaped = [json.dumps(t.decode(errors="replace"), ensure_ascii=False) for t in found]
+        odd_texts = texts.filter(odd).to_pylist()
+        escaped = [json.dumps(t.decode(errors="replace"), ensure_ascii=False) for t in odd_texts]
         made = pc.replace_with_mask(made, odd, pa.array([t.encode() for t in escaped], BYTES))
     return made

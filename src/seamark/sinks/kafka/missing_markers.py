@@ -78,29 +78,29 @@ class MissingMarkers:
             _log.info("sink `%s`: no look for missing markers: %s", self.sink_uid, error)
 
     def _look(self) -> None:
-        found = self.broker.open_writes(self._partitions)
-        missing = self._ended_by_coordinator(found)
+        writes = self.broker.open_writes(self._partitions)
+        missing = self._ended_by_coordinator(writes)
         if missing:
             # A marker is written before its transaction is called complete: what is still open
             # after that has none.
             again = self.broker.open_writes({partition for partition, _ in missing})
             for place, proved in missing.items():
-                if again.get(place) != found[place]:
+                if again.get(place) != writes[place]:
                     continue
                 if proved is Fate.NOT_PROVED:
-                    self._say_unproved(place, found[place])
+                    self._say_unproved(place, writes[place])
                 else:
-                    self._write(place, found[place], proved)
+                    self._write(place, writes[place], proved)
 
-    def _ended_by_coordinator(self, found: dict[Place, OpenWrite]) -> dict[Place, Fate]:
+    def _ended_by_coordinator(self, writes: dict[Place, OpenWrite]) -> dict[Place, Fate]:
         ids = {
             producer: text
-            for producer, text in self.broker.ids_of({producer for _, producer in found}).items()
+            for producer, text in self.broker.ids_of({producer for _, producer in writes}).items()
             if (parsed := parse(text)) is not None and parsed.owner == self.owner
         }
         states = self.broker.describe(list(ids.values()))
         missing: dict[Place, Fate] = {}
-        for (partition, producer), write in found.items():
+        for (partition, producer), write in writes.items():
             state = states.get(ids.get(producer, ""))
             if isinstance(state, Description) and not state.state.startswith("Prepare"):
                 proved = self._proved(ids[producer], producer, write.producer_epoch, state)

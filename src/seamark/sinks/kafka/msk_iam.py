@@ -98,9 +98,9 @@ def for_confluent(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _region(servers: str) -> str:
-    found = _REGION.search(servers)
+    match = _REGION.search(servers)
     named = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    region = found[1] if found else named
+    region = match[1] if match else named
     if not region:
         raise ValueError(f"no region in the address {servers}; set AWS_REGION")
     return region

@@ -115,11 +115,11 @@ def settings() -> list[str]:
 
 def _open() -> Any:
     folder = Path(driver().__file__).parent.parent / "confluent_kafka.libs"
-    found = sorted(folder.glob("librdkafka-*.so*"))
-    if not found:
+    libraries = sorted(folder.glob("librdkafka-*.so*"))
+    if not libraries:
         raise OSError(f"no librdkafka in {folder}")
     # The process has loaded the wheel's own copy already; dlopen of its path returns it.
-    library, functions = ctypes.CDLL(str(found[0])), SimpleNamespace()
+    library, functions = ctypes.CDLL(str(libraries[0])), SimpleNamespace()
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, f"rd_kafka_{name}")
         function.restype, function.argtypes = result, arguments
@@ -207,10 +207,10 @@ class _Metadata(ctypes.Structure):
 def leaders(metadata: int | None) -> dict[int, int]:
     """Return the leader (-1: none) of each partition of the one topic in an ``rd_kafka_metadata``;
     {} if the topic is not known."""
-    found = _Metadata.from_address(metadata) if metadata else None
-    if found is None or found.topic_count != 1 or found.topics[0].err:
+    answer = _Metadata.from_address(metadata) if metadata else None
+    if answer is None or answer.topic_count != 1 or answer.topics[0].err:
         return {}
-    topic = found.topics[0]
+    topic = answer.topics[0]
     return {p.id: p.leader for p in topic.partitions[: topic.partition_count]}
 
 

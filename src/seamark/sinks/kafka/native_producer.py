@@ -262,9 +262,9 @@ class NativeProducer(Producer):
         error = self._library.begin_transaction(self._client)
         if not error:
             return None
-        found = self._library.error_code(error), self._library.error_string(error).decode()
+        failure = self._library.error_code(error), self._library.error_string(error).decode()
         self._library.error_destroy(error)
-        return None if found[0] == STATE else found
+        return None if failure[0] == STATE else failure
 
     def abort(self, timeout_s: float) -> None:
         """See `producer.Producer`."""

@@ -98,9 +98,9 @@ class Producer(ABC):
 
     def _learn_identity(self, statistics: str | bytes) -> None:
         """Read the identity from librdkafka's statistics, if they have it by now."""
-        found = json.loads(statistics).get("eos", {}) if self._identity is None else {}
-        if found.get("producer_id", -1) >= 0:
-            self._identity = ProducerIdentity(found["producer_id"], found["producer_epoch"])
+        state = json.loads(statistics).get("eos", {}) if self._identity is None else {}
+        if state.get("producer_id", -1) >= 0:
+            self._identity = ProducerIdentity(state["producer_id"], state["producer_epoch"])
 
     @abstractmethod
     def _poll(self, wait_s: float) -> None:

@@ -42,8 +42,8 @@ def read(sink: "KafkaSink", asked: ReadBack, broker: BrokerConnection) -> Iterat
         stable = {at: limits.stable for at, limits in broker.read_limits([*leaders]).items()}
         for (topic, partition), leader in sorted(leaders.items()):
             log = _Log(broker, topic, partition, leader, stable[topic, partition])
-            for producer, found in log.committed():
-                records = decode(found)
+            for producer, batches in log.committed():
+                records = decode(batches)
                 yield FoundRows(
                     form.rows(records, topic),
                     writers.get(producer, ()) if asked.by_transaction else None,
@@ -124,7 +124,7 @@ class _Log:
                 starts = aborted_from.setdefault(one.producer_id, [])
                 if one.first_offset not in starts:
                     starts.append(one.first_offset)
-            found: dict[tuple[int, int], list[LogBatch]] = {}
+            by_writer: dict[tuple[int, int], list[LogBatch]] = {}
             before = offset
             for batch in batches(bytes(answer.records or b"")):
                 if batch.next_offset <= offset:  # a compressed set that begins before the offset
@@ -141,8 +141,8 @@ class _Log:
                     starts[:] = [start for start in starts if start > batch.offset]
                     aborting.add(producer)
                 if not (batch.transactional and producer in aborting) and batch.records:
-                    found.setdefault((producer, batch.producer_epoch), []).append(batch)
-            yield from found.items()
+                    by_writer.setdefault((producer, batch.producer_epoch), []).append(batch)
+            yield from by_writer.items()
             empty = empty + 1 if offset == before else 0
             if empty > _NO_DATA_ROUNDS:
                 raise UnreachableError(

@@ -77,12 +77,12 @@ def _from_snappy(body: bytes) -> bytes:
     """Read one block, as librdkafka writes, or Java's stream of blocks."""
     if not body.startswith(_XERIAL):
         return _snappy_block(body)
-    found, at = [], 16
+    blocks, at = [], 16
     while at < len(body):
         (size,) = struct.unpack_from(">i", body, at)
-        found.append(_snappy_block(body[at + 4 : at + 4 + size]))
+        blocks.append(_snappy_block(body[at + 4 : at + 4 + size]))
         at += 4 + size
-    return b"".join(found)
+    return b"".join(blocks)
 
 
 def _snappy_block(block: bytes) -> bytes:
@@ -105,20 +105,20 @@ class Records:
     headers: pa.Array | None
 
 
-def decode(found: Sequence[LogBatch]) -> Records:
+def decode(batches: Sequence[LogBatch]) -> Records:
     """Return the records of these batches, in order."""
-    data = b"".join(batch.body for batch in found)
+    data = b"".join(batch.body for batch in batches)
     starts = _starts(data)
-    counts = [batch.records for batch in found]
+    counts = [batch.records for batch in batches]
     if len(starts) != sum(counts):
         raise OperationFailedError(
-            f"{len(starts)} records where their batches, from offset {found[0].offset} on, "
+            f"{len(starts)} records where their batches, from offset {batches[0].offset} on, "
             f"announce {sum(counts)}"
         )
     raw = np.frombuffer(data + bytes(16), np.uint8)
     at = starts + 1  # the attributes
     _varints(raw, at)  # the timestamp
-    offsets = np.repeat([batch.offset for batch in found], counts) + _varints(raw, at)
+    offsets = np.repeat([batch.offset for batch in batches], counts) + _varints(raw, at)
     pieces = []
     for _ in range(2):
         length = _varints(raw, at)
@@ -176,18 +176,18 @@ def _pieces(data: bytes, places: Sequence[Any], null: Sequence[Any]) -> list[pa.
     whole = pa.Array.from_buffers(
         pa.large_binary(), len(cuts) - 1, [None, offsets, pa.py_buffer(data)]
     )
-    found = []
+    pieces = []
     for part in range(2):
         chosen = np.arange(2 * part, len(cuts), 4)
-        found.append(whole.take(pa.array(chosen, mask=null[part])).cast(pa.binary()))
-    return found
+        pieces.append(whole.take(pa.array(chosen, mask=null[part])).cast(pa.binary()))
+    return pieces
 
 
 def _headers(data: bytes, at: Any, counts: Any) -> pa.Array | None:
     """Return the records' headers; the few records with some are read one by one."""
     if not counts.any():
         return None
-    found: list[list[dict[str, Any]]] = [[] for _ in counts]
+    headers: list[list[dict[str, Any]]] = [[] for _ in counts]
     for row in np.flatnonzero(counts).tolist():
         place, count = _varint(data, int(at[row]))
         for _ in range(count):
@@ -196,9 +196,9 @@ def _headers(data: bytes, at: Any, counts: Any) -> pa.Array | None:
             place, size = _varint(data, place)
             value = data[place : place + size] if size >= 0 else None
             place += max(size, 0)
-            found[row].append({"key": key.decode(), "value": value})
+            headers[row].append({"key": key.decode(), "value": value})
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-    return pa.array(found, kind)
+    return pa.array(headers, kind)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

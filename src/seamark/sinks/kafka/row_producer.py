@@ -18,13 +18,13 @@ BAD_TOPIC = "the row's topic is not UTF-8; mend the column `topic`"
 
 def with_bad_headers(batch: pa.RecordBatch) -> Any:
     """Return a mask of the rows for which `BAD_HEADER` is true."""
-    found = np.zeros(batch.num_rows, bool)
+    rows = np.zeros(batch.num_rows, bool)
     if "headers" in batch.schema.names:
         headers = batch.column("headers")
         keys = pc.struct_field(pc.list_flatten(headers), "key")  # null where the struct is
         bad = not_utf8(keys) | keys.is_null().to_numpy(zero_copy_only=False)
-        found[pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[bad]] = True
-    return found
+        rows[pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)[bad]] = True
+    return rows
 
 
 class RowProducer(Producer):

@@ -70,9 +70,9 @@ def _check_numbers(text: str, subject: str, client: Any, module: Any, sink: str)
             raise
         versions = []
     for version in versions:
-        found = client.get_version(subject, version).schema
+        registered = client.get_version(subject, version).schema
         try:
-            why = _moved(message_of(SchemaText(found.schema_str)), new, "")
+            why = _moved(message_of(SchemaText(registered.schema_str)), new, "")
         except ValueError as error:
             why = f"it cannot be compared with these columns ({error})"
         if why:

@@ -99,14 +99,14 @@ class SelectiveKafkaWriter(KafkaWriter):
         if self._config.topic is not None:
             return [(self._config.topic, np.ones(batch.num_rows, bool))]
         column = batch.column("topic")
-        found: list[tuple[str | None, Any]] = [
+        topics: list[tuple[str | None, Any]] = [
             (topic, pc.fill_null(pc.equal(column, topic), False).to_numpy(zero_copy_only=False))
             for topic in pc.unique(column).to_pylist()
             if topic is not None
         ]
         if column.null_count:
-            found.append((None, column.is_null().to_numpy(zero_copy_only=False)))
-        return found
+            topics.append((None, column.is_null().to_numpy(zero_copy_only=False)))
+        return topics
 
 
 def _sizes(batch: pa.RecordBatch) -> Any:
@@ -152,13 +152,13 @@ def limits_of(config: ProducerConfig, topic: str, partition: int = 0) -> TopicFa
     process; now, if the topic had no such `partition` then. Brokers may forbid this user to read a
     topic's settings; its size limit is then unknown, and a row above it fails the epoch."""
     key = (dict(config.settings).get("bootstrap.servers"), config.sink, topic)
-    at, found = _known.get(key, (-_KNOWN_FOR_S, None))
-    known_for_s = _KNOWN_FOR_S if found is None or not found.error_code else _REFUSED_FOR_S
-    grown = found is not None and not found.error_code and partition >= found.partitions
-    if found is None or grown or time.monotonic() - at > known_for_s:
-        found = _ask(config, topic)
-        _known[key] = (time.monotonic(), found)
-    return found
+    at, facts = _known.get(key, (-_KNOWN_FOR_S, None))
+    known_for_s = _KNOWN_FOR_S if facts is None or not facts.error_code else _REFUSED_FOR_S
+    grown = facts is not None and not facts.error_code and partition >= facts.partitions
+    if facts is None or grown or time.monotonic() - at > known_for_s:
+        facts = _ask(config, topic)
+        _known[key] = (time.monotonic(), facts)
+    return facts
 
 
 def _ask(config: ProducerConfig, topic: str) -> TopicFacts:

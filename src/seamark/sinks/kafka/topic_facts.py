@@ -64,7 +64,7 @@ def settings_of(
         _log.info("settings of %s could not be read: %s", ", ".join(names), error)
         return {}
     return {
-        name: {setting: int(found["value"]) for setting, found in values.items()}
+        name: {setting: int(entry["value"]) for setting, entry in values.items()}
         for name, values in told.get(kind.lower(), {}).items()
     }
 

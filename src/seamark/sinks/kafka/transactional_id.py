@@ -52,10 +52,10 @@ class TransactionalId:
 
 def parse(text: str) -> TransactionalId | None:
     """Split an id into its parts; None for an id not made by Seamark."""
-    found = _ID.fullmatch(text)
-    if found is None:
+    match = _ID.fullmatch(text)
+    if match is None:
         return None
-    prefix, owner, generation, worker, slot = found.groups()
+    prefix, owner, generation, worker, slot = match.groups()
     return TransactionalId(prefix, owner, int(generation), worker, int(slot))
 
 

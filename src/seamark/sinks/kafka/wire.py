@@ -50,8 +50,8 @@ class Wire:
 
         async def bounded() -> T:
             assert timeout_s is not None
-            found: T = await manager.wait_for(manager.call_soon(coroutine), timeout_s * 1000)
-            return found
+            answer: T = await manager.wait_for(manager.call_soon(coroutine), timeout_s * 1000)
+            return answer
 
         result: T = manager.run(coroutine if timeout_s is None else bounded)
         return result
@@ -99,8 +99,8 @@ class Wire:
     async def group_offsets(self, partitions: Sequence[Any]) -> dict[str, Any]:
         """Return, by consumer group, the offset that it has committed in each partition; -1 for
         none."""
-        found = await self._admin._async_list_groups()
-        groups = [one["group_id"] for one in found if one["protocol_type"] in ("consumer", "")]
+        listed = await self._admin._async_list_groups()
+        groups = [one["group_id"] for one in listed if one["protocol_type"] in ("consumer", "")]
         asked = {group: list(partitions) for group in groups}
         answers = await self._admin._async_list_group_offsets(asked) if asked else {}
         return {

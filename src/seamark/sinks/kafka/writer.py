@@ -70,9 +70,9 @@ class KafkaWriter:
     def last_targets(self) -> Targets | None:
         """See `AccountableWriter`: topic and partition, if the rows go to one topic by a
         partitioner of Seamark's."""
-        if self._lease is None or (found := self._lease.producer.last_groups) is None:
+        if self._lease is None or (grouped := self._lease.producer.last_groups) is None:
             return None
-        order, groups = found
+        order, groups = grouped
         if groups[0][0] < 0:
             return None
         return Targets(order, [(f"{self._config.topic}/{p}", s, e) for p, s, e in groups])

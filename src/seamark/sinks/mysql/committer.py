@@ -150,7 +150,7 @@ class MySQLCommitter(ConnectedCommitter["MySQLSink"]):
     def _list_open(self) -> list[Lingering[MySQLCommittable]]:
         connection = self._connected()
         database = self._address.database
-        found = [
+        committables = [
             MySQLCommittable(str(name), "xa", database)
             for name in self._prepared(connection)
             if name.owner == self._owner
@@ -159,9 +159,9 @@ class MySQLCommitter(ConnectedCommitter["MySQLSink"]):
         over: list[MySQLCommittable] = []
         for name in stage.created(connection, database, self._owner):
             committable = MySQLCommittable(str(name), "stage", database)
-            (over if name.branch in ended else found).append(committable)
+            (over if name.branch in ended else committables).append(committable)
         self._drop(over)
-        return [Lingering(c, c.name.generation) for c in found]
+        return [Lingering(c, c.name.generation) for c in committables]
 
     def _prepared(self, connection: Any) -> list[TransactionName]:
         try:

@@ -139,12 +139,12 @@ def prepared_xids(connection: Any) -> list[tuple[int, int, bytes]]:
     """Return the server's prepared XA transactions, whoever made them: format id, length of the
     gtrid, and the bytes of gtrid and bqual."""
     if "mariadb" in connection.get_server_info().lower():
-        found = rows(connection, "XA RECOVER")
-        as_bytes = [d if isinstance(d, bytes) else d.encode("latin-1") for *_, d in found]
+        listed = rows(connection, "XA RECOVER")
+        as_bytes = [d if isinstance(d, bytes) else d.encode("latin-1") for *_, d in listed]
     else:  # as hexadecimal: the bytes of other programs' xids need not be text
-        found = rows(connection, "XA RECOVER CONVERT XID")
-        as_bytes = [bytes.fromhex(text.removeprefix("0x")) for *_, text in found]
-    return [(f, length, data) for (f, length, *_), data in zip(found, as_bytes, strict=True)]
+        listed = rows(connection, "XA RECOVER CONVERT XID")
+        as_bytes = [bytes.fromhex(text.removeprefix("0x")) for *_, text in listed]
+    return [(f, length, data) for (f, length, *_), data in zip(listed, as_bytes, strict=True)]
 
 
 def close(connection: Any) -> None:

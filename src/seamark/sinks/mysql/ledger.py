@@ -61,12 +61,12 @@ def record(
 def outcome(connection: Any, database: str, name: TransactionName) -> str | None:
     """Return ``committed`` or ``aborted``; None if there is no row. While the transaction is open
     or being ended, raises PyMySQL's error at once (`is_locked` is true for it)."""
-    found = server.rows(
+    recorded = server.rows(
         connection,
         f"SELECT outcome FROM {_table(database)} WHERE {_KEY} FOR UPDATE NOWAIT",
         (name.owner, name.epoch, name.branch),
     )
-    return str(found[0][0]) if found else None
+    return str(recorded[0][0]) if recorded else None
 
 
 def prove(connection: Any, database: str, name: TransactionName) -> Fate:
@@ -77,11 +77,11 @@ def prove(connection: Any, database: str, name: TransactionName) -> Fate:
     errors = server.driver().MySQLError
     for _ in range(3):
         try:
-            found = outcome(connection, database, name)
-            if found is None:
+            recorded = outcome(connection, database, name)
+            if recorded is None:
                 record(connection, database, name, 0, "aborted")
-                found = "aborted"
-            return Fate(found)
+                recorded = "aborted"
+            return Fate(recorded)
         except errors as error:
             if server.is_locked(error):
                 return Fate.OPEN

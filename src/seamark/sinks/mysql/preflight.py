@@ -61,7 +61,7 @@ def look(sink: "MySQLSink", context: SinkContext, name: str, *, start: bool) -> 
     with _connected(sink, name) as connection:
         facts = ask_server(connection)
         yield from server_findings(sink, name, facts)
-        found = ask_table(connection, sink, sink.table)
+        facts_of_table = ask_table(connection, sink, sink.table)
         if start:
             if not facts.infile:
                 _log.info("%s: local_infile is off, so rows go by INSERT, which is slower; set "
@@ -69,15 +69,15 @@ def look(sink: "MySQLSink", context: SinkContext, name: str, *, start: bool) -> 
             ledger.prepare(connection, sink.address.database)
             kept = ask_table(connection, sink, ledger.TABLE)
             yield from engine_findings(sink, ledger.TABLE, name, kept)
-            if not found.engine and sink.create_table and schema:
+            if not facts_of_table.engine and sink.create_table and schema:
                 server.execute(connection, (made := _statement(sink, schema, facts)))
                 _log.info("%s: made the table: %s", name, made)
-                found = ask_table(connection, sink, sink.table)
+                facts_of_table = ask_table(connection, sink, sink.table)
         elif sink.mode == "staged" and not facts.galera and not facts.unlisted:
             yield quicker(name, "this user may end XA transactions", "xa")
-        if not start and not found.engine and sink.create_table:
+        if not start and not facts_of_table.engine and sink.create_table:
             return
-        of_table = list(table_findings(sink, schema, name, facts, found))
+        of_table = list(table_findings(sink, schema, name, facts, facts_of_table))
         yield from of_table
         if not errors(of_table):
             _try_insert(connection, sink, schema)

@@ -47,12 +47,12 @@ def read(sink: "MySQLSink", asked: ReadBack) -> Iterator[FoundRows]:
         columns = {c.name.lower(): c for c in read_columns(connection, database, sink.table)}
         if not columns:
             raise OperationFailedError(f"{name}: the table does not exist")
-        found = [columns.get(field.name.lower()) for field in asked.schema]
+        columns_asked = [columns.get(field.name.lower()) for field in asked.schema]
         parts = [
             _expression(name, column, field)
-            for column, field in zip(found, asked.schema, strict=True)
+            for column, field in zip(columns_asked, asked.schema, strict=True)
         ]
-        kinds = [_ARROW[column.data_type] for column in found if column is not None]
+        kinds = [_ARROW[column.data_type] for column in columns_asked if column is not None]
         if asked.epoch_column:
             parts.append(f"CAST({server.quoted(asked.epoch_column)} AS SIGNED)")
             kinds.append(pa.int64())

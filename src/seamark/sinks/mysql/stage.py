@@ -64,13 +64,13 @@ def created(connection: Any, database: str, owner: str) -> dict[TransactionName,
     """Return the owner's transactions with a stage table, full or not, and when each was made, in
     seconds since 1970; None if the server does not tell."""
     prefix = stage_prefix(owner)
-    found = server.rows(
+    tables = server.rows(
         connection,
         "SELECT table_comment, unix_timestamp(create_time) FROM information_schema.tables "
         "WHERE table_schema = %s AND LEFT(table_name, %s) = %s",
         (database, len(prefix), prefix),
     )
-    parsed = [(parse(str(comment)), seconds) for comment, seconds in found]
+    parsed = [(parse(str(comment)), seconds) for comment, seconds in tables]
     return {
         name: None if seconds is None else float(seconds)
         for name, seconds in parsed

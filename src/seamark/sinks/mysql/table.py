@@ -94,7 +94,7 @@ class UniqueIndex:
 
 def read_columns(connection: Any, database: str, table: str) -> list[TableColumn]:
     """Return the table's columns in order; none if there is no such table."""
-    found = server.rows(
+    columns = server.rows(
         connection,
         "SELECT column_name, IF(data_type IN ('float', 'double') AND numeric_scale IS NOT NULL,"
         " column_type, data_type), column_type, character_set_name, datetime_precision, "
@@ -116,21 +116,21 @@ def read_columns(connection: Any, database: str, table: str) -> list[TableColumn
             if data_type == "enum"
             else (),
         )
-        for name, data_type, shown, charset, digits, nullable, default, extra, collation in found
+        for name, data_type, shown, charset, digits, nullable, default, extra, collation in columns
     ]
 
 
 def read_engine(connection: Any, database: str, table: str) -> str:
     """Return the table's storage engine, ``a view``, or "" if there is no such table."""
-    found = server.rows(
+    described = server.rows(
         connection,
         "SELECT table_type, engine FROM information_schema.tables "
         "WHERE table_schema = %s AND table_name = %s",
         (database, table),
     )
-    if not found:
+    if not described:
         return ""
-    return "a view" if "VIEW" in str(found[0][0]) else str(found[0][1])
+    return "a view" if "VIEW" in str(described[0][0]) else str(described[0][1])
 
 
 def read_unique_indexes(connection: Any, database: str, table: str) -> list[UniqueIndex]:
@@ -157,7 +157,7 @@ def read_checks(
     ((version,),) = server.rows(connection, "SELECT @@version")
     if "mariadb" not in str(version).lower():
         return []
-    found = server.rows(
+    clauses = server.rows(
         connection,
         "SELECT constraint_name, check_clause FROM information_schema.check_constraints "
         "WHERE constraint_schema = %s AND table_name = %s",
@@ -166,7 +166,7 @@ def read_checks(
     given = {name.lower() for name in columns}
     return [
         f"CONSTRAINT {server.quoted(name)} CHECK ({exempt} OR ({clause}))"
-        for name, clause in found
+        for name, clause in clauses
         if _names(clause) <= given
     ]
 
@@ -221,8 +221,8 @@ def exact_collation(version: str) -> str:
 def version_of(version: str) -> tuple[int, int, int]:
     """Return ``10.11.6-MariaDB-log`` as (10, 11, 6)."""
     # MariaDB may put 5.5.5- in front, for old replicas.
-    found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?", version)
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+    match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?", version)
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 
 def misfit(column: Column, target: TableColumn) -> str:

@@ -67,9 +67,11 @@ class PostgresCommitter(ConnectedCommitter["PostgresSink"]):
     def list_lingering(self) -> Iterator[Lingering[PostgresCommittable]]:
         """List prepared transactions and stages of this job and sink in this database."""
         with self._connected() as connection:
-            found = list(prepared.list_open(connection, self._context))
-            found += [Lingering(c, c.generation) for c in ledger.staged(connection, self._context)]
-        return iter(found)
+            lingering = list(prepared.list_open(connection, self._context))
+            lingering += [
+                Lingering(c, c.generation) for c in ledger.staged(connection, self._context)
+            ]
+        return iter(lingering)
 
     def describe_open(self, committables: Sequence[PostgresCommittable]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`. The server knows the age of prepared transactions alone, and

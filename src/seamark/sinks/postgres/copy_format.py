@@ -153,11 +153,11 @@ def _require_ends(values: pa.Array, column: ColumnType) -> None:
 
 
 def _since_2000(values: pa.Array, start: int) -> Any:
-    found = numbers(values)
-    least = np.iinfo(found.dtype).min + start  # PostgreSQL's -infinity
-    if ((found <= least) & ~nulls(values)).any():
+    times = numbers(values)
+    least = np.iinfo(times.dtype).min + start  # PostgreSQL's -infinity
+    if ((times <= least) & ~nulls(values)).any():
         raise ValueError("a date or timestamp is out of range")
-    return found - found.dtype.type(start)
+    return times - times.dtype.type(start)
 
 
 def _microseconds(values: pa.Array) -> Any:

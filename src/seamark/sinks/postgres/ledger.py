@@ -34,8 +34,8 @@ def create(connection: Any, schema: str) -> None:
     """Create the ledger of a schema, if it is missing. Called inside a transaction."""
     # Two concurrent IF NOT EXISTS can fail; one at a time cannot.
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('seamark ledger'))")
-    found = connection.execute("SELECT to_regclass(%s)", [_ledger(schema)]).fetchone()[0]
-    if found is None:
+    ledger = connection.execute("SELECT to_regclass(%s)", [_ledger(schema)]).fetchone()[0]
+    if ledger is None:
         connection.execute(_CREATE.format(ledger=_ledger(schema), index=quoted(NAME + "_by_epoch")))
 
 

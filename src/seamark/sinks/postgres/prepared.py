@@ -116,16 +116,16 @@ def _history(connection: Any) -> tuple[int, int]:
 def _status(connection: Any, committable: PostgresCommittable) -> Fate:
     ask = "SELECT pg_xact_status(%s::text::xid8)"
     try:
-        found = connection.execute(ask, [committable.xid]).fetchone()[0]
+        status = connection.execute(ask, [committable.xid]).fetchone()[0]
     except driver().errors.InvalidParameterValue:
         _log.error(
             "%s: of the future: the server was set back to an older state", committable.handle
         )
         return Fate.ABORTED
-    if found is None:
+    if status is None:
         _log.error("%s: too old: the server has forgotten it", committable.handle)
         return Fate.FORGOTTEN
-    return Fate.OPEN if found == "in progress" else Fate(found)
+    return Fate.OPEN if status == "in progress" else Fate(status)
 
 
 def list_open(connection: Any, context: SinkContext) -> Iterator[Lingering[PostgresCommittable]]:
@@ -136,9 +136,9 @@ def list_open(connection: Any, context: SinkContext) -> Iterator[Lingering[Postg
         [gid_prefix(context)],
     ).fetchall()
     for (text,) in rows:
-        found = from_gid(text, context)
-        if found is not None:
-            yield Lingering(found, found.generation)
+        committable = from_gid(text, context)
+        if committable is not None:
+            yield Lingering(committable, committable.generation)
 
 
 def started_at(connection: Any) -> dict[str, float]:

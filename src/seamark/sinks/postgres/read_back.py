@@ -71,11 +71,11 @@ def _by_transaction(
 
 def _writers(connection: Any, asked: ReadBack) -> _Writers:
     """Return the numbers of the committables by the `xmin` of their rows."""
-    found: dict[int, list[int]] = {}
+    numbers_by_xmin: dict[int, list[int]] = {}
     staged: dict[str, dict[str, int]] = {}
     for number, committable in enumerate(asked.committables):
         if committable.prepared:
-            found.setdefault(committable.xid % 2**32, []).append(number)
+            numbers_by_xmin.setdefault(committable.xid % 2**32, []).append(number)
         else:
             staged.setdefault(committable.place, {})[committable.handle] = number
     for place, numbers in staged.items():
@@ -85,8 +85,8 @@ def _writers(connection: Any, asked: ReadBack) -> _Writers:
             [list(numbers)],
         )
         for handle, xmin in rows.fetchall():
-            found.setdefault(xmin, []).append(numbers[handle])
-    return {xmin: tuple(numbers) for xmin, numbers in found.items()}
+            numbers_by_xmin.setdefault(xmin, []).append(numbers[handle])
+    return {xmin: tuple(numbers) for xmin, numbers in numbers_by_xmin.items()}
 
 
 def _expression(name: str, column: Column | None, field: pa.Field) -> str:

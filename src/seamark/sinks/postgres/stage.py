@@ -66,8 +66,8 @@ class StageWriter(CopyWriter):
 
     def _begin(self, connection: Any, table: Table) -> str:
         self._target = table
-        found = [table.find(key) for key in self._wanted_keys]
-        keys = self._keys = tuple(column.name for column in found if column is not None)
+        key_columns = [table.find(key) for key in self._wanted_keys]
+        keys = self._keys = tuple(column.name for column in key_columns if column is not None)
         # Refuse rows here, before the decision, that the target would refuse after it. A row to
         # delete needs its keys alone.
         deletes = "false" if self._op is None else _DELETED
@@ -144,25 +144,25 @@ def _lock(connection: Any, committables: Sequence[PostgresCommittable]) -> dict[
 def _is_whole(connection: Any, committable: PostgresCommittable) -> bool:
     """Whether the stage still has all its rows: somebody may have dropped or emptied it."""
     stage = _stage(committable)
-    found = None
+    count = None
     if connection.execute("SELECT to_regclass(%s)", [stage]).fetchone()[0] is not None:
-        found = connection.execute(f"SELECT count(*) FROM {stage}").fetchone()[0]
-    if found != committable.rows:
+        count = connection.execute(f"SELECT count(*) FROM {stage}").fetchone()[0]
+    if count != committable.rows:
         log.error(
             "stage table %s has %s of the %d rows of %s",
-            stage, "none" if found is None else found, committable.rows, committable.handle,
+            stage, "none" if count is None else count, committable.rows, committable.handle,
         )  # fmt: skip
-    return bool(found == committable.rows)
+    return bool(count == committable.rows)
 
 
 def _move(connection: Any, committable: PostgresCommittable) -> None:
     stage, target = _stage(committable), quoted(committable.place, committable.target)
-    found = connection.execute(
+    columns = connection.execute(
         "SELECT attname FROM pg_attribute "
         "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         [stage],
     ).fetchall()
-    names = [name for (name,) in found if name != _OP.name]
+    names = [name for (name,) in columns if name != _OP.name]
     listed = ", ".join(map(quoted, names))
     move = f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {stage}"
     if committable.keys:
@@ -170,7 +170,7 @@ def _move(connection: Any, committable: PostgresCommittable) -> None:
         others = [quoted(name) for name in names if name not in committable.keys]
         change = ", ".join(f"{name} = excluded.{name}" for name in others)
         kept = ""
-        if len(names) < len(found):
+        if len(names) < len(columns):
             # Also a key with a newer row: the row is then made anew, not changed.
             connection.execute(
                 f"DELETE FROM {target} WHERE ({keys}) IN "

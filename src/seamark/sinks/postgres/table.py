@@ -81,8 +81,8 @@ def describe(connection: Any, sql_name: str) -> Table | None:
     columns = []
     for _, _, _, number, name, shown, modifier, oid, type_, e_oid, e_type, e_shown, *flags in rows:
         element = None if e_oid is None else ColumnType(e_type, e_oid, e_shown, modifier)
-        found = ColumnType(type_, oid, shown, modifier, element)
-        columns.append(Column(name, number, found, *flags))
+        column_type = ColumnType(type_, oid, shown, modifier, element)
+        columns.append(Column(name, number, column_type, *flags))
     schema, table, relkind = rows[0][:3]
     return Table(schema, table, relkind, tuple(columns))
 
@@ -93,8 +93,8 @@ def checks(
     """Return the table's CHECK constraints on no other columns, as SQL. `exempt` is a condition of
     rows that they do not bind."""
     numbers = [column.number for column in columns]
-    found = connection.execute(_CHECKS, [table.sql, numbers]).fetchall()
-    return [f"{name} CHECK ({exempt} OR {condition})" for name, condition in found]
+    conditions = connection.execute(_CHECKS, [table.sql, numbers]).fetchall()
+    return [f"{name} CHECK ({exempt} OR {condition})" for name, condition in conditions]
 
 
 def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) -> None:
@@ -107,7 +107,7 @@ def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) 
 
 def targets(table: Table, names: Sequence[str]) -> list[Column]:
     """Return the target's columns for the batch's; raises WriteRefusedError if one is missing."""
-    found = []
+    columns = []
     for name in names:
         column = table.find(name)
         if column is None:
@@ -115,8 +115,8 @@ def targets(table: Table, names: Sequence[str]) -> list[Column]:
                 f"PostgreSQL table {table.sql} has no column {name!r}; it had one when the job "
                 "started. Add it again, and start the job again"
             )
-        found.append(column)
-    return found
+        columns.append(column)
+    return columns
 
 
 def misfit(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -> str:
@@ -124,9 +124,9 @@ def misfit(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -
     if table.kind not in ("r", "p"):
         return f"{table.sql} is no table (relkind {table.kind!r})"
     wrong = []
-    found = {column.name: table.find(column.name) for column in schema}
+    targets = {column.name: table.find(column.name) for column in schema}
     for column in schema:
-        target = found[column.name]
+        target = targets[column.name]
         if target is None:
             present = ", ".join(c.name for c in table.columns)
             wrong.append(
@@ -144,7 +144,7 @@ def misfit(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -
                 f"{column.type}, which goes into {allowed(column.type)}: CAST it in the DataFrame, "
                 "or alter the column"
             )
-    given = {column for column in found.values() if column is not None}
+    given = {column for column in targets.values() if column is not None}
     for target in table.columns if schema else ():
         if target not in given and target.not_null and not target.filled:
             wrong.append(

@@ -91,18 +91,18 @@ def allowed(spark_type: str) -> str:
 
 
 def _shown(spark_type: str) -> list[str]:
-    found = kind(spark_type)
-    how = f" with a scale of at least {_scale(spark_type)}" if found == "decimal" else ""
-    how = " with 6 digits of a second" if found.startswith("timestamp") else how
-    return [_NAMES.get(name, name) + how for name in _ALLOWED[found]]
+    kind_name = kind(spark_type)
+    how = f" with a scale of at least {_scale(spark_type)}" if kind_name == "decimal" else ""
+    how = " with 6 digits of a second" if kind_name.startswith("timestamp") else how
+    return [_NAMES.get(name, name) + how for name in _ALLOWED[kind_name]]
 
 
 def new_column(spark_type: str) -> str:
     """Return the SQL type of a new table's column for a Spark type."""
-    found = kind(spark_type)
-    if found == "array":
+    kind_name = kind(spark_type)
+    if kind_name == "array":
         return new_column(spark_type[6:-1]) + "[]"
-    if found == "decimal":
+    if kind_name == "decimal":
         return spark_type.replace("decimal", "numeric")
-    name = _ALLOWED[found][0]
+    name = _ALLOWED[kind_name][0]
     return _NAMES.get(name, name)

@@ -84,25 +84,25 @@ def findings(sink: "RedisSink", name: str, facts: ServerFacts) -> Findings:
 
 def server_unfit(sink: "RedisSink", name: str, facts: ServerFacts) -> Findings:
     """The server is too old, part of a cluster, a replica, or has too few replicas."""
-    found = facts.information
+    information = facts.information
 
     def unfit(what: str, remedy: str) -> Finding:
         return Finding(FindingCode.SV002, name, what, remedy)
 
     if facts.version < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
-        version = found.get("redis_version", "0.0")
+        version = information.get("redis_version", "0.0")
         yield unfit(f"the server is Redis {version}", f"at least {oldest} is needed")
-    if (kind := found.get("redis_mode", "standalone")) != "standalone":
+    if (kind := information.get("redis_mode", "standalone")) != "standalone":
         yield unfit(
             f"the server runs as {kind}, and rows and guard would lie on nodes that nothing holds "
             "together",
             "give the address of a primary outside of any cluster",
         )
-    if found.get("role") != "master":
-        primary = found.get("master_host")
+    if information.get("role") != "master":
+        primary = information.get("master_host")
         yield unfit(f"the server is a replica of {primary}", "give the primary's address")
-    elif (online := int(found.get("connected_slaves", 0))) < sink.replicas:
+    elif (online := int(information.get("connected_slaves", 0))) < sink.replicas:
         what = f"replicas is {sink.replicas}, and the server has {online}"
         yield unfit(what, "connect more, or lower replicas=")
 
@@ -112,14 +112,14 @@ def rows_at_risk(sink: "RedisSink", name: str, facts: ServerFacts) -> Findings:
     machine."""
     if sink.durability != "aof":
         return
-    found, fsync = facts.information, facts.appendfsync
-    if found.get("aof_enabled") != "1":
+    information, fsync = facts.information, facts.appendfsync
+    if information.get("aof_enabled") != "1":
         what = "appendonly is off at the server: rows that it has confirmed are gone when it dies"
         remedy = f"CONFIG SET appendonly yes (and in its configuration file), {_ACCEPT}"
         yield Finding(FindingCode.RD001, name, f"{what}, back to its last snapshot", remedy)
-    policy = found.get("maxmemory_policy", "noeviction")
+    policy = information.get("maxmemory_policy", "noeviction")
     any_key = policy.startswith("allkeys")
-    if int(found.get("maxmemory", 0)) and (any_key or (sink.ttl and policy != "noeviction")):
+    if int(information.get("maxmemory", 0)) and (any_key or (sink.ttl and policy != "noeviction")):
         dropped = "any key, also Seamark's own" if any_key else "keys before their ttl is over"
         what = f"maxmemory-policy is {policy} at the server: when full, it drops {dropped}"
         remedy = f"CONFIG SET maxmemory-policy noeviction, {_ACCEPT}"

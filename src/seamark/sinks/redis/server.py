@@ -134,10 +134,10 @@ def replicas_reached(link: Link, keys: Keys, replicas: int) -> int:
 
 def wait_for_replicas(link: Link, keys: Keys, replicas: int) -> None:
     """Raise PreCommitError if too few replicas have everything in time."""
-    found = replicas_reached(link, keys, replicas)
-    if found < replicas:
+    reached = replicas_reached(link, keys, replicas)
+    if reached < replicas:
         raise PreCommitError(
-            f"only {found} of {replicas} replicas have the rows; bring the others back, or lower "
+            f"only {reached} of {replicas} replicas have the rows; bring the others back, or lower "
             "replicas= of the sink"
         )
 

@@ -59,7 +59,7 @@ class RedisWriter:
         return refused
 
     def _other_kinds(self, batch: pa.RecordBatch) -> list[RefusedRow]:
-        found = []
+        refused = []
         with self._errors():
             keys = key_names(batch, self._layout)
             for start in range(0, len(keys), scripts.BLOCK_ARGUMENTS):
@@ -68,8 +68,8 @@ class RedisWriter:
                 answer = self._connected.call("EVAL", scripts.OTHERS_THAN_HASHES, 0, *some)
                 for number, kind in zip(answer[::2], answer[1::2], strict=True):
                     reason = f"its key holds a {kind.decode()}, not a hash"
-                    found.append(RefusedRow(start + number - 1, reason))
-        return found
+                    refused.append(RefusedRow(start + number - 1, reason))
+        return refused
 
     def prepare_commit(self) -> Sequence[RedisCommittable]:
         """See `CommittingWriter`."""

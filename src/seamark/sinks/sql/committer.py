@@ -72,22 +72,22 @@ class SqlCommitter(ConnectedCommitter["SqlSink"]):
 
     def _list(self, connection: Any) -> list[Lingering[SqlCommittable]]:
         place, owner = self._sink.table_name[0], owner_of(self._context)
-        found = []
+        committables = []
         if self._database.dialect == "duckdb":
             staged = duckdb.staged_files(self._database.staging_root, owner)
         else:
             staged = tables.staged_handles(connection, place, owner)
         for stage, handle in staged:
             if (name := AttemptName.parse(handle)) is not None:
-                found.append(
+                committables.append(
                     SqlCommittable.found(self._context, handle, name, place=place, stage=stage)
                 )
-        ended = tables.outcomes(connection, found)
-        over = [c for c in found if c.handle in ended]
+        ended = tables.outcomes(connection, committables)
+        over = [c for c in committables if c.handle in ended]
         for committable in over:
             tables.discard(connection, committable)
         tables.discard_files(over)
-        return [Lingering(c, c.generation) for c in found if c.handle not in ended]
+        return [Lingering(c, c.generation) for c in committables if c.handle not in ended]
 
     def _end(
         self,

@@ -56,10 +56,10 @@ _LOOSE = re.compile(r'("(?:[^"]|"")+"|\w+) VARCHAR COLLATE (?!binary\b)', re.IGN
 def columns(connection: Any, name: str, schema: str | None) -> list[dict[str, Any]]:
     """Return a table's columns as SQLAlchemy's inspector does; none without the table. The dialect
     asks for tables of PostgreSQL's that DuckDB has not."""
-    found = connection.execute(_COLUMNS, {"name": name, "schema": schema})
+    described = connection.execute(_COLUMNS, {"name": name, "schema": schema})
     return [
         {"name": column, "type": _type(of), "nullable": nullable, "default": default}
-        for column, of, nullable, default in found
+        for column, of, nullable, default in described
     ]
 
 
@@ -71,8 +71,8 @@ def keys(connection: Any, name: str, schema: str | None) -> list[Sequence[str]]:
 def loose_texts(connection: Any, name: str, schema: str | None) -> set[str]:
     """Return the columns with a collation: it may take 'A' for 'a'. Only the table's SQL tells."""
     sql = connection.execute(_TABLE, {"name": name, "schema": schema}).scalar() or ""
-    found = _LOOSE.findall(sql)
-    return {c[1:-1].replace('""', '"') if c.startswith('"') else c for c in found}
+    columns = _LOOSE.findall(sql)
+    return {c[1:-1].replace('""', '"') if c.startswith('"') else c for c in columns}
 
 
 def _type(of: str) -> Any:

@@ -42,18 +42,18 @@ def look(sink: "SqlSink", context: SinkContext, name: str, *, start: bool) -> Fi
             database.prepare()
             if database.dialect == "duckdb":
                 make_directory(database.staging_root / owner_of(context))
-        found = session.run(ask, create=True)
-        missing = found is None and sink.create_table
+        target = session.run(ask, create=True)
+        missing = target is None and sink.create_table
         if start and missing and context.schema:
             _create(session, tables.new_target(place, table, schema, sink.keys), name)
-            found = session.run(ask)
+            target = session.run(ask)
         if start or not missing:
-            yield from _findings(sink, name, schema, found)
+            yield from _findings(sink, name, schema, target)
         if start:
             tables.create(session, tables.ledger_table(place))
             yield from _ledger_findings(session, name, place)
-        if start and found is not None and schema:
-            _try_commit(session, sink, found, schema)
+        if start and target is not None and schema:
+            _try_commit(session, sink, target, schema)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _try_commit(session: Session, sink: "SqlSink", target: Target, schema: Schem
     that refuses one of them, or a right that is missing, shows now."""
     if sink.database.dialect == "duckdb":
         return  # tasks make the stages, in files
-    columns = [found for c in schema if (found := target.find(c.name)) is not None]
+    columns = [column for c in schema if (column := target.find(c.name)) is not None]
     stage = tables.stage_table(target, columns, with_op=sink.op is not None)
     tables.create(session, stage)
     keys = [target.find(key) for key in sink.keys]

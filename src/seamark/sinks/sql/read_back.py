@@ -32,10 +32,10 @@ def read(sink: "SqlSink", asked: ReadBack) -> Iterator[FoundRows]:
         if target is None:
             raise OperationFailedError(f"{name}: the table does not exist")
         wanted = [*asked.schema.names, *([asked.epoch_column] if asked.epoch_column else [])]
-        found = [target.find(one) for one in wanted]
-        columns = [column for column in found if column is not None]
+        targets = [target.find(one) for one in wanted]
+        columns = [column for column in targets if column is not None]
         if len(columns) < len(wanted):
-            gone = wanted[found.index(None)]
+            gone = wanted[targets.index(None)]
             raise UserError(f"{name}: the table has no column {gone!r} any more")
         of = sa.table(target.name, *map(_readable, columns), schema=target.place or None)
         query = sa.select(*(of.c[c.name] for c in columns)).execution_options(stream_results=True)

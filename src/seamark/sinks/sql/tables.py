@@ -128,16 +128,16 @@ def describe(
         replace(c, form=replace(c.form, exact=False)) if c.name in loose else c for c in columns
     )
     if dialect == "duckdb":
-        found = duckdb.keys(connection, name, schema)
+        unique = duckdb.keys(connection, name, schema)
     else:
-        found = [look.get_pk_constraint(name, schema)["constrained_columns"]]
-        found += [one["column_names"] for one in look.get_unique_constraints(name, schema)]
-        found += [
+        unique = [look.get_pk_constraint(name, schema)["constrained_columns"]]
+        unique += [one["column_names"] for one in look.get_unique_constraints(name, schema)]
+        unique += [
             one["column_names"]
             for one in look.get_indexes(name, schema)
             if one["unique"] and not any("where" in o for o in one.get("dialect_options", ()))
         ]
-    known = tuple(frozenset(names) for names in found if names and None not in names)
+    known = tuple(frozenset(names) for names in unique if names and None not in names)
     is_table = name in look.get_table_names(schema)
     return Target(place, name, columns, known, is_table, options.get("engine", ""), texts)
 
@@ -146,8 +146,8 @@ def _loose_keys(connection: Any, dialect: str, place: str, name: str) -> set[str
     if dialect == "duckdb":
         return duckdb.loose_texts(connection, name, place or None)
     query = _LOOSE_KEYS.get(dialect)
-    found = [] if query is None else connection.execute(query, {"name": name, "place": place})
-    return {column for (column,) in found}
+    rows = [] if query is None else connection.execute(query, {"name": name, "place": place})
+    return {column for (column,) in rows}
 
 
 def new_target(place: str, name: str, schema: Schema, keys: Sequence[str]) -> Any:
@@ -233,12 +233,12 @@ def outcomes(connection: Any, committables: Iterable[SqlCommittable]) -> dict[st
     handles: dict[str, list[str]] = {}
     for c in committables:
         handles.setdefault(c.place, []).append(c.handle)
-    found = {}
+    fates = {}
     for place, listed in handles.items():
         ledger = ledger_table(place).c
         query = sa.select(ledger.handle, ledger.outcome).where(ledger.handle.in_(listed))
-        found.update({handle: Fate(outcome) for handle, outcome in connection.execute(query)})
-    return found
+        fates.update({handle: Fate(outcome) for handle, outcome in connection.execute(query)})
+    return fates
 
 
 def record(connection: Any, c: SqlCommittable, how: Fate) -> None:
@@ -322,9 +322,9 @@ def staged_handles(connection: Any, place: str, owner: str) -> Iterator[tuple[st
     for name in sorted(name for name in names if name.lower().startswith(STAGE_PREFIX)):
         handle = sa.table(name, sa.column(HANDLE), schema=place or None).c[HANDLE]
         query = sa.select(handle).distinct().where(handle.startswith(f"{owner}/", autoescape=True))
-        for (found,) in connection.execute(query).fetchall():
-            if found.rpartition("/")[0] == owner:  # LIKE may know no case
-                yield name, found
+        for (staged,) in connection.execute(query).fetchall():
+            if staged.rpartition("/")[0] == owner:  # LIKE may know no case
+                yield name, staged
 
 
 def move(connection: Any, c: SqlCommittable) -> None:

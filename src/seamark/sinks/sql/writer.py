@@ -68,8 +68,8 @@ class SqlWriter:
             bad = {row.index for row in refused}
             good = [index for index in range(batch.num_rows) if index not in bad]
             taken = [rows[index] for index in good]
-            found = sift(len(taken), lambda start, end: self._take(taken[start:end]))
-            refused += [RefusedRow(good[row.index], row.reason) for row in found]
+            refusals = sift(len(taken), lambda start, end: self._take(taken[start:end]))
+            refused += [RefusedRow(good[row.index], row.reason) for row in refusals]
         self._rows += batch.num_rows - len(refused)
         return sorted(refused, key=lambda row: row.index)
 
@@ -129,8 +129,8 @@ class SqlWriter:
                 )
             self._columns.append(column)
         written = [column for column in self._columns if column is not None]
-        found = [target.find(key) for key in sink.keys]
-        self._keys = tuple(column.name for column in found if column is not None)
+        key_columns = [target.find(key) for key in sink.keys]
+        self._keys = tuple(column.name for column in key_columns if column is not None)
         stage = tables.stage_table(target, written, with_op=sink.op is not None)
         if not self._session.run(lambda c: tables.exists(c, target.place, stage.name)):
             tables.create(self._session, stage)

@@ -85,10 +85,10 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
         if not staged:
             return
         ended = database.ended(self._path, self._context.job_id, self._context.sink_uid)
-        self._delete([found for found in staged if found.handle in ended])
-        for found in staged:
-            if found.handle not in ended:
-                yield Lingering(found, found.generation)
+        self._delete([file for file in staged if file.handle in ended])
+        for file in staged:
+            if file.handle not in ended:
+                yield Lingering(file, file.generation)
 
     def describe_open(self, committables: Sequence[StagedFile]) -> Sequence[OpenFacts]:
         """See `DescribesTransactions`: when each file was written. None times out."""

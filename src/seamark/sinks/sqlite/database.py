@@ -129,10 +129,10 @@ def ask_table(target: Target) -> TableFacts:
             "FROM pragma_table_info(?) AS c, pragma_table_list(?) AS t",
             (target.table, target.table),
         )
-        found = cursor.fetchall()
-        columns = tuple((name, bool(must), declared) for name, must, declared, _ in found)
+        rows = cursor.fetchall()
+        columns = tuple((name, bool(must), declared) for name, must, declared, _ in rows)
         keyed = not (columns and target.keys) or _has_key(cursor, target.table, target.keys)
-    return TableFacts(columns, keyed, any(is_view for *_, is_view in found))
+    return TableFacts(columns, keyed, any(is_view for *_, is_view in rows))
 
 
 def misfits(target: Target, schema: Schema) -> Iterator[tuple[str, str]]:
@@ -211,8 +211,8 @@ def row_number(cursor: sqlite3.Cursor, table: str) -> str:
         "AND NOT (SELECT wr FROM pragma_table_list(?))",
         (table, table),
     )
-    found = cursor.fetchone()
-    return found[0] if found else "row_number() OVER ()"
+    free = cursor.fetchone()
+    return free[0] if free else "row_number() OVER ()"
 
 
 def definition(path: str, table: str) -> list[str]:

@@ -35,8 +35,8 @@ def read(sink: "SQLiteSink", asked: ReadBack) -> Iterator[FoundRows]:
         parts.append(database.row_number(cursor, table))
         cursor.connection.text_factory = bytes  # a text need not be UTF-8
         cursor.execute(f"SELECT {', '.join(parts)} FROM {quoted(table)}")
-        while found := cursor.fetchmany(_BATCH_ROWS):
-            values = list(zip(*found, strict=True))
+        while fetched := cursor.fetchmany(_BATCH_ROWS):
+            values = list(zip(*fetched, strict=True))
             columns = [
                 pa.array(column, pa.binary() if kind is pa.string() else kind).view(kind)
                 for column, (_, kind) in zip(values, kinds, strict=False)

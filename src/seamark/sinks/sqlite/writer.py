@@ -141,8 +141,8 @@ class _TableCopy:
             return self._sifted(rows)
         written = merging.newest(rows, self._target)
         op = [self._target.op] if self._target.op else []
-        found = self._sifted(rows.drop_columns(op).take(pa.array(written)))
-        return [RefusedRow(int(written[row.index]), row.reason) for row in found]
+        refusals = self._sifted(rows.drop_columns(op).take(pa.array(written)))
+        return [RefusedRow(int(written[row.index]), row.reason) for row in refusals]
 
     def _sifted(self, rows: pa.RecordBatch) -> list[RefusedRow]:
         return sift(rows.num_rows, lambda start, end: self._take(rows.slice(start, end - start)))

@@ -78,8 +78,8 @@ class WriteAheadCommitter:
         CommitFailedError when `send` does not return in time.
         """
         outcomes: dict[str, CommitOutcome] = {}
-        for _, found in groupby(sorted(committables, key=_attempt), key=_attempt):
-            attempt = sorted(found, key=lambda rows: rows.handle)
+        for _, rows_of_attempt in groupby(sorted(committables, key=_attempt), key=_attempt):
+            attempt = sorted(rows_of_attempt, key=lambda rows: rows.handle)
             outcomes.update(self._commit_attempt(attempt))
         return [outcomes[committable.handle] for committable in committables]
 
@@ -114,7 +114,7 @@ class WriteAheadCommitter:
         token = EpochToken(waiting[0].job_id, waiting[0].sink_uid, waiting[0].epoch)
         call = _calls.get((epoch.directory.uri, epoch.epoch))
         if call is None or call.handles != handles or call.failed_before(self):
-            problems = [found for b in waiting if (found := epoch.problem(b))]
+            problems = [problem for b in waiting if (problem := epoch.problem(b))]
             problems = problems or [f"{h}: aborted" for h in handles if not epoch.claim(h)]
             if problems and epoch.has_changed():  # another driver of this job claimed or sent them
                 return {**outcomes, **dict.fromkeys(handles, CommitOutcome.RETRY)}

@@ -91,8 +91,8 @@ class EpochSpool:
             if first.files or own is None:
                 return first
             settled = _is_committed(files[0], hadoop)
-            found = own if own.files else first
-            return replace(found, settled=settled, forgotten=not (found.files or settled))
+            spool = own if own.files else first
+            return replace(spool, settled=settled, forgotten=not (spool.files or settled))
         except OSError as error:
             if own is None or not own.files:
                 raise
@@ -121,8 +121,8 @@ class EpochSpool:
     def problem(self, rows: SpooledRows) -> str:
         """Read a file, and return its fault as a line; "" if it has none."""
         file = replace(rows.file, path=self.path(rows.handle))
-        found = spool.problem(self.directory, file)
-        return f"{self.directory}/{file.path}: {found}" if found else ""
+        problem = spool.problem(self.directory, file)
+        return f"{self.directory}/{file.path}: {problem}" if problem else ""
 
     def claim(self, handle: str) -> bool:
         """Claim a file, so that it cannot be aborted. Return False if it was aborted."""
@@ -195,4 +195,4 @@ def _is_committed(rows: SpooledRows, hadoop: HadoopSettings) -> bool:
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return False
     committed = (_COMMITTED.fullmatch(path) for path in job.tree("epochs"))
-    return any(found is not None and int(found[1]) >= rows.epoch for found in committed)
+    return any(match is not None and int(match[1]) >= rows.epoch for match in committed)

@@ -85,12 +85,12 @@ def _lost_type(field: Any) -> str:
 
 
 def _with_own_columns(frame: Any) -> Any:
-    found = _own_columns(frame.columns)
-    if found is None:
+    own = _own_columns(frame.columns)
+    if own is None:
         return frame
     plain = frame.toDF(*map(str, range(len(frame.columns))))
     columns = []
-    for number, (of, name) in enumerate(found):
+    for number, (of, name) in enumerate(own):
         column = plain[str(number)]
         if of:
             field = plain.schema[number].fromJson(json.loads(urlsafe_b64decode(of)))
@@ -103,6 +103,6 @@ def _own_columns(stored: Sequence[str]) -> list[tuple[str, str]] | None:
     """Return types and names behind numbered names; None if these are no such names."""
     if list(stored) == [_NO_COLUMN]:
         return []
-    found = [_NUMBERED.fullmatch(name) for name in stored]
-    numbered = all(one and int(one[1]) == number for number, one in enumerate(found))
-    return [(one[2] or "", one[3]) for one in found if one] if numbered else None
+    matches = [_NUMBERED.fullmatch(name) for name in stored]
+    numbered = all(one and int(one[1]) == number for number, one in enumerate(matches))
+    return [(one[2] or "", one[3]) for one in matches if one] if numbered else None

@@ -231,7 +231,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         if not committables:
             return []
         epoch = EpochSpool.find(committables, context.spool_uri, context.hadoop)
-        return [found for f in epoch.unsent(committables) if (found := epoch.problem(f))]
+        return [problem for f in epoch.unsent(committables) if (problem := epoch.problem(f))]
 
     def find_unsent(
         self, committables: Sequence[SpooledRows], context: SinkContext

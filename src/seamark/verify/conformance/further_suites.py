@@ -87,7 +87,7 @@ class RefusalConformance:
             writer.write(under.refused())
             writer.prepare_commit()
         writer.abort()
-        left = [found.committable for found in driver_side.list_lingering()]
+        left = [lingering.committable for lingering in driver_side.list_lingering()]
         assert set(until_proved(driver_side.abort, left)) <= {AbortOutcome.ABORTED}
         assert sorted(under.visible()) == list(range(10))
 
@@ -218,7 +218,7 @@ class LineConformance:
                 committables = list(writer.prepare_commit())
             except Exception:
                 writer.abort()
-                left = [found.committable for found in direct.list_lingering()]
+                left = [lingering.committable for lingering in direct.list_lingering()]
                 assert set(until_proved(direct.abort, left)) <= {AbortOutcome.ABORTED}
             else:
                 assert until_proved(direct.commit, committables) == [CommitOutcome.COMMITTED]

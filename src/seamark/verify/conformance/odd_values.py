@@ -137,10 +137,10 @@ class ValuesConformance:
         kind, values = ODD_VALUES[type_]
         schema = (Column("n", "bigint"), Column("v", type_))
         if (sent := _sent(odd, schema, kind, [*values.items(), ("", None)])) is not None:
-            found = dict(odd.read(schema))
-            assert found.keys() == sent.keys()
+            arrived = dict(odd.read(schema))
+            assert arrived.keys() == sent.keys()
             for number, (text, value) in sent.items():
-                got = found[number]
+                got = arrived[number]
                 if odd.sql_floats and isinstance(value, float):
                     value = None if math.isnan(value) else value or 0.0
                     got = got or 0.0 if isinstance(got, float) else got
@@ -153,8 +153,8 @@ class ValuesConformance:
         schema = (Column("n", "bigint"), Column("v", "string"))
         sent = _sent(odd, schema, pa.string(), [("a", b"a"), ("a\ufffdb", b"a\xffb"), ("b", b"b")])
         assert sent is not None
-        found = {number: text for number, text in odd.read(schema).items() if text is not None}
-        assert found == {number: text for number, (text, _) in sent.items()}
+        arrived = {number: text for number, text in odd.read(schema).items() if text is not None}
+        assert arrived == {number: text for number, (text, _) in sent.items()}
         assert sent.keys() >= {0, 2}
 
     @pytest.mark.parametrize("name", ODD_NAMES, ids=[f"{n!a:.12}" for n in ODD_NAMES])

@@ -103,7 +103,7 @@ class OutageConformance:
             successor = committer(hit, driver(2))
             for side in (*sides, successor):
                 assert _handles(lingering(side)) == handles, name
-            left = [found.committable for found in lingering(successor)]
+            left = [one.committable for one in lingering(successor)]
             assert until_proved(successor.abort, left) == [AbortOutcome.ABORTED] * 3, name
             for side in (*sides, successor):
                 side.close()
@@ -123,7 +123,7 @@ class OutageConformance:
                             writer.write(under.batch(numbers[5:]))
                             writer.prepare_commit()
                         writer.abort()
-            left = [found.committable for found in lingering(side)]
+            left = [one.committable for one in lingering(side)]
             assert set(until_proved(side.abort, left)) <= {AbortOutcome.ABORTED}, name
             _, parts = write(hit, attempt(epoch=epoch, attempt=1), numbers)
             assert until_proved(side.commit, parts) == [CommitOutcome.COMMITTED], name
@@ -156,4 +156,4 @@ def _three(under: SinkUnderTest, epoch: int, numbers: range) -> list[Any]:
 
 
 def _handles(listed: Iterable[Lingering[Any]]) -> list[str]:
-    return sorted(found.committable.handle for found in listed)
+    return sorted(one.committable.handle for one in listed)

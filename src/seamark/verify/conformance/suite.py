@@ -139,8 +139,8 @@ class SinkConformance:
         assert until_proved(driver_side.commit, winner) == [CommitOutcome.COMMITTED]
         assert sorted(under.visible()) == list(range(10))
         left = list(driver_side.list_lingering())
-        assert [found.committable.handle for found in left] == [loser[0].handle]
-        outcomes = until_proved(driver_side.abort, [found.committable for found in left])
+        assert [lingering.committable.handle for lingering in left] == [loser[0].handle]
+        outcomes = until_proved(driver_side.abort, [lingering.committable for lingering in left])
         assert outcomes == [AbortOutcome.ABORTED]
         assert list(driver_side.list_lingering()) == []
         assert sorted(under.visible()) == list(range(10))
@@ -154,7 +154,7 @@ class SinkConformance:
         prepared, committables = write(under, attempt(attempt=3), range(5))
         for writer in (begun, untouched, prepared):
             writer.abort()
-        left = [found.committable for found in driver_side.list_lingering()]
+        left = [lingering.committable for lingering in driver_side.list_lingering()]
         assert set(until_proved(driver_side.abort, left)) <= {AbortOutcome.ABORTED}
         assert until_proved(driver_side.commit, committables) == [under.gone]
         assert under.visible() == []
@@ -208,10 +208,10 @@ class SinkConformance:
 
         successor = under.sink.create_committer(driver(2))
         left = list(successor.list_lingering())
-        assert open_[0].handle in {found.committable.handle for found in left}
+        assert open_[0].handle in {lingering.committable.handle for lingering in left}
         assert len(left) == 2
-        assert {found.generation for found in left} == {1}
-        loaded = [under.sink.load(under.sink.dump(found.committable)) for found in left]
+        assert {lingering.generation for lingering in left} == {1}
+        loaded = [under.sink.load(under.sink.dump(lingering.committable)) for lingering in left]
         assert until_proved(successor.abort, loaded) == [AbortOutcome.ABORTED] * 2
         assert list(successor.list_lingering()) == []
         assert sorted(under.visible()) == list(range(10))
