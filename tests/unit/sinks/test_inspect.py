@@ -54,6 +54,8 @@ def test_sqlite(tmp_path: Path) -> None:
     assert asked(sm.SQLiteSink(tmp_path / "new.db", "t"), tmp_path) == []
     (tmp_path / "text.db").write_text("no database\n" * 1000)
     assert codes(asked(sm.SQLiteSink(tmp_path / "text.db", "t"), tmp_path)) == ["SV002"]
+    absent = sm.SQLiteSink(tmp_path / "absent.db", "t", create_table=False)
+    assert codes(asked(absent, tmp_path)) == ["SV004"]
     with sqlite3.connect(tmp_path / "a.db") as database:
         database.execute("CREATE TABLE t (id INTEGER, more TEXT NOT NULL)")
         database.execute("CREATE TABLE fits (id INTEGER PRIMARY KEY, text TEXT)")
@@ -63,6 +65,8 @@ def test_sqlite(tmp_path: Path) -> None:
     wanted = ("has no column 'text'", "'more' is NOT NULL", "has no primary key")
     assert all(what in one.found for one, what in zip(found, wanted, strict=True)), found
     assert asked(sm.SQLiteSink(tmp_path / "a.db", "fits", keys=["id"]), tmp_path) == []
+    given = sm.SQLiteSink(tmp_path / "a.db", "fits", keys=["id"], create_table=False)
+    assert asked(given, tmp_path) == []
 
 
 def test_delta(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from seamark.api.checks import Size, yes_or_no
 from seamark.contracts.attempt_name import AttemptName
@@ -51,6 +52,7 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
     op: beside keys: a string column that is not written, but says what its row does: ``insert`` and
         ``update`` replace the row of the key, ``delete`` deletes it.
     target_file_size: the size of a file, as for `FileSink`; not with keys.
+    mode: ``append`` or ``upsert``, as for other sinks; left out, it follows from the keys.
 
     An existing table's columns must have the DataFrame's types; further columns must be nullable.
     Other writers may append, compact, alter and vacuum the table at the same time. VACUUM deletes
@@ -69,6 +71,7 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
     keys: Sequence[str] = ()
     op: str | None = None
     target_file_size: Size | None = None
+    mode: Literal["append", "upsert"] | None = None
 
     def __post_init__(self) -> None:
         path = shared_uri(self.path, "DeltaSink: path")
@@ -89,7 +92,7 @@ class DeltaSink(changes.ByKey[DeltaCommittable]):
         object.__setattr__(self, "partition_by", columns)
         options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
         object.__setattr__(self, "storage_options", options)
-        self._check_keys(f"DeltaSink {path}", "give keys=")
+        self._check_keys(f"DeltaSink {path}", ("append", "upsert"))
         size = checked_size(self.target_file_size, f"DeltaSink {path}", self.keys)
         object.__setattr__(self, "target_file_size", size)
         if self.op is not None and self.op in columns:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from seamark.api.checks import Size, one_of, yes_or_no
+from seamark.api.checks import Size, yes_or_no
 from seamark.files import HadoopSettings
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import redact
@@ -43,7 +43,8 @@ class IcebergSink(changes.ByKey[IcebergCommittable]):
         The catalog's settings for S3 (``s3.endpoint``, ``s3.access-key-id``, …), and those that it
         hands out with the table, override them. Never shown or stored.
     mode: ``append``, or ``upsert``: a row replaces the rows of its key (copy-on-write). If an epoch
-        has several rows for one key, the task's last row wins.
+        has several rows for one key, the task's last row wins. Left out, it is ``upsert`` if there
+        are keys.
     keys: with ``upsert``: the columns of a row's key.
     op: beside keys: a string column that is not written, but says what its row does: ``insert`` and
         ``update`` replace the row of the key, ``delete`` deletes it.
@@ -64,7 +65,7 @@ class IcebergSink(changes.ByKey[IcebergCommittable]):
     create_table: bool = False
     merge_schema: bool = False
     storage_options: Mapping[str, str] = field(default_factory=HadoopSettings)
-    mode: Literal["append", "upsert"] = "append"
+    mode: Literal["append", "upsert"] | None = None
     keys: Sequence[str] = ()
     op: str | None = None
     target_file_size: Size | None = None
@@ -87,13 +88,7 @@ class IcebergSink(changes.ByKey[IcebergCommittable]):
         _ = self.fields
         yes_or_no(self.create_table, f"{sink}: create_table")
         yes_or_no(self.merge_schema, f"{sink}: merge_schema")
-        one_of(self.mode, ("append", "upsert"), f"{sink}: mode")
-        self._check_keys(sink, "give mode='upsert' and keys=")
-        if (self.mode == "upsert") != bool(self.keys):
-            raise ConfigurationError(
-                f"{sink}: mode is {self.mode!r} and keys is {self.keys!r}; mode='upsert' needs the "
-                "key columns of the table in keys=, and mode='append' takes none"
-            )
+        self._check_keys(sink, ("append", "upsert"))
         size = checked_size(self.target_file_size, sink, self.keys)
         object.__setattr__(self, "target_file_size", size)
         if self.op is not None and self.op in (column for _, column in self.fields):

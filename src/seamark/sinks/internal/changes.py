@@ -6,11 +6,13 @@ attempt's rows were applied one after another in the order written.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.api.checks import one_of
 from seamark.contracts.dead_letters import Refusals, RefusedRow, without
 from seamark.contracts.read_back import DELETE
 from seamark.contracts.record_batches import constants, nulls, numbers
@@ -36,6 +38,7 @@ key, if there is one."""
 class ByKey(StagingSink[C]):
     """A sink whose `keys`, if it has any, name the row that a row replaces."""
 
+    mode: Any
     keys: Sequence[str]
     op: str | None
 
@@ -63,11 +66,20 @@ class ByKey(StagingSink[C]):
         self._check_key_columns(schema)
         return [self._expression(column) for column in schema]
 
-    def _check_keys(self, sink: str, how: str) -> None:
-        """Raise ConfigurationError for unfit `keys` or `op`; see `check_settings`."""
+    def _check_keys(self, sink: str, modes: Sequence[str]) -> None:
+        """Raise ConfigurationError for unfit `keys`, `op` or `mode`. A mode of None follows from
+        the keys: ``append`` or ``upsert``."""
         keys = column_names(self.keys, f"{sink}: keys")
         object.__setattr__(self, "keys", keys)
-        check_settings(self.op, keys, sink, how)
+        if self.mode is None:
+            object.__setattr__(self, "mode", "upsert" if keys else "append")
+        one_of(self.mode, modes, f"{sink}: mode")
+        check_settings(self.op, keys, sink, "give mode='upsert' and keys=")
+        if (self.mode == "upsert") != bool(keys):
+            raise ConfigurationError(
+                f"{sink}: mode is {self.mode!r} and keys is {self.keys!r}; mode='upsert' needs the "
+                "key columns of the table in keys=, and no other mode takes any"
+            )
 
     def _check_key_columns(self, schema: Schema) -> None:
         """Raise ConfigurationError unless the DataFrame has the keys, and op as a string."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
-from seamark.api.checks import one_of, yes_or_no
+from seamark.api.checks import yes_or_no
 from seamark.contracts.sink import C
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
@@ -56,15 +56,9 @@ class TableSink(ByKey[C]):
     def _check_settings(self, modes: Sequence[str]) -> None:
         """Raise ConfigurationError for unfit settings, except url and table."""
         name = self._name
-        one_of(self.mode, modes, f"{name}: mode")
         yes_or_no(self.create_table, f"{name}: create_table")
         yes_or_no(self.spool, f"{name}: spool")
-        self._check_keys(name, "give mode='upsert' and keys=")
-        if (self.mode == "upsert") != bool(self.keys):
-            raise ConfigurationError(
-                f"{name}: mode is {self.mode!r} and keys is {self.keys!r}; mode='upsert' needs the "
-                "key columns of the table in keys=, and no other mode takes any"
-            )
+        self._check_keys(name, modes)
 
 
 def name_parts(table: str) -> list[str]:

@@ -41,6 +41,10 @@ def look(sink: "SQLiteSink", context: SinkContext, name: str, *, start: bool) ->
         yield Finding(FindingCode.SV003, name, str(problem), "allow it, or change SQLiteSink path")
         return
     with _usable(name):
+        if not sink.create_table and not database.ask_table(target).columns:
+            found = f"there is no table {target.table!r} in {target.path}"
+            yield Finding(FindingCode.SV004, name, found, "make it, or give create_table=True")
+            return
         misfits = list(database.misfits(target, context.schema)) if context.schema else []
     for why, remedy in misfits:
         yield Finding(FindingCode.SV005, f"sink {context.sink_uid!r}", why, remedy)

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from seamark.api.checks import yes_or_no
 from seamark.contracts.sink import WriterContext
 from seamark.files.local import local_path
 from seamark.model.errors import ConfigurationError
@@ -24,10 +26,10 @@ class SQLiteSink(changes.ByKey[StagedFile]):
     path: the database file, on a local file system shared by the driver and all executors. Created
         if missing, in an existing directory. Rows are staged in ``<path>.seamark/`` until their
         epoch is decided.
-    table: created at the start if missing, with the DataFrame's columns. An existing one must have
-        all of them, of types that keep their values (string and decimal: TEXT or BLOB; bigint: not
-        REAL), checked when the job starts; its other columns get their default or NULL. Rows are
-        inserted after the epoch is decided, and a row refused by a constraint stops the job. Keep
+    table: created at the start if missing (see `create_table`), with the DataFrame's columns. An
+        existing one must have all of them, of types that keep their values (string and decimal:
+        TEXT or BLOB; bigint: not REAL), checked when the job starts; its other columns get their
+        default or NULL. Rows are inserted after the epoch is decided, and a row refused by a constraint stops the job. Keep
         such constraints off the table, or give `Job.sink` ``on_bad_row="dead_letter"``.
     keys: the columns of a row's key: a row replaces the row of the same key. A primary key or
         unique index must be on exactly these columns; a table made by the sink has it. If
@@ -35,6 +37,8 @@ class SQLiteSink(changes.ByKey[StagedFile]):
         task (as a ``groupBy`` of it does). Without keys rows are appended.
     op: beside keys: a string column that is not written, but says what its row does: ``insert`` and
         ``update`` replace the row of the key, ``delete`` deletes it.
+    mode: ``append`` or ``upsert``, as for other sinks; left out, it follows from the keys.
+    create_table: whether to create a missing table.
 
     Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
     SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT
@@ -54,6 +58,8 @@ class SQLiteSink(changes.ByKey[StagedFile]):
     table: str
     keys: Sequence[str] = ()
     op: str | None = None
+    mode: Literal["append", "upsert"] | None = None
+    create_table: bool = True
 
     def __post_init__(self) -> None:
         if str(self.path).startswith((":memory:", "file::memory:")) or not self.path:
@@ -72,7 +78,8 @@ class SQLiteSink(changes.ByKey[StagedFile]):
                 f"SQLiteSink {path}: table is {table!r}; names that begin with 'sqlite_' belong "
                 "to SQLite and '_seamark' to Seamark: choose another"
             )
-        self._check_keys(f"SQLiteSink {path}, table {table!r}", "give keys=")
+        yes_or_no(self.create_table, f"SQLiteSink {path}, table {table!r}: create_table")
+        self._check_keys(f"SQLiteSink {path}, table {table!r}", ("append", "upsert"))
 
     @property
     def staging_root(self) -> Path:

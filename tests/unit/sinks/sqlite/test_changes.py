@@ -115,12 +115,16 @@ def test_a_table_without_the_key(tmp_path: Path, table: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"op": "op"}, r"op is 'op', and there is no key.*give keys="),
+        ({"op": "op"}, r"op is 'op', and there is no key.*give mode='upsert' and keys="),
         ({"keys": ["id"], "op": ""}, "op is ''; give the name"),
         ({"keys": ["id"], "op": 3}, "op is 3; give the name"),
         ({"keys": ["id"], "op": "ID"}, "op is 'ID', which is a key column"),
         ({"keys": ["id", "Id"]}, "twice"),
         ({"keys": "id"}, "keys is 'id'; give a list"),
+        ({"mode": "upsert"}, r"mode is 'upsert' and keys is \(\); mode='upsert' needs the key"),
+        ({"mode": "append", "keys": ["id"]}, "mode is 'append' and keys is .'id'"),
+        ({"mode": "merge", "keys": ["id"]}, "mode is 'merge'; allowed are 'append', 'upsert'"),
+        ({"create_table": "no"}, "create_table is 'no'"),
     ],
 )
 def test_wrong_settings(tmp_path: Path, settings: dict[str, Any], match: str) -> None:
