@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from seamark.cli.terminal import say
 from seamark.cli.visible import VisibleFormatter, echo, visible
 from seamark.model.durations import seconds
 
@@ -34,6 +35,14 @@ def _log_to_stderr(count: int) -> int:
         logging.basicConfig(handlers=[handler])
         logging.getLogger("seamark").setLevel(level)
     return count
+
+
+def _note_late_options(ctx: typer.Context, arguments: list[str] | None) -> list[str] | None:
+    own = {name for parameter in ctx.command.params for name in parameter.opts}
+    for word in arguments or ():
+        if word.startswith("-") and word.partition("=")[0] in own - {"-h", "--help"}:
+            say(f"{word} stands after the program, so the program gets it, and seamark does not")
+    return arguments
 
 
 def _seconds(text: Any) -> float:
@@ -60,6 +69,15 @@ Location = text(
 JobOfProgram = text(
     "NAME", "The job that is meant, of a program that runs several jobs or queries.", "--job"
 )
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ARGS]",
+        show_default=False,
+        help="The program's own arguments.",
+        callback=_note_late_options,
+    ),
+]
 OptionsFile = text(
     "FILE", "With --location: the query's options with secrets, name=value.", "--options"
 )

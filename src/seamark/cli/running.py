@@ -91,9 +91,7 @@ def run(
     app_path: str = typer.Argument(
         metavar="APP.PY", help="A program that declares and runs a job."
     ),
-    arguments: list[str] | None = typer.Argument(
-        None, metavar="ARGS", help="The program's own arguments."
-    ),
+    arguments: options.Arguments = None,
     *,
     how: _Run,
 ) -> None:

@@ -41,9 +41,7 @@ class ProgramAsked:
         show_default=False,
         help="The job's program: it knows the sinks. It is run up to its job.run().",
     )
-    arguments: list[str] | None = typer.Argument(
-        None, metavar="[ARGS]", help="The program's own.", show_default=False
-    )
+    arguments: options.Arguments = None
     settings: list[str] | None = text(
         "KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"
     )

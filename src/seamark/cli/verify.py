@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from seamark.cli.exits import BROKEN
-from seamark.cli.options import flag, text
+from seamark.cli.options import Arguments, flag, text
 from seamark.cli.terminal import say, suggest
 from seamark.cli.visible import echo
 
@@ -15,9 +15,7 @@ def verify(
     app: Path | None = text(
         "APP.PY", "Your own program; docs/operations/verify.md says what it must do."
     ),
-    arguments: list[str] | None = typer.Argument(
-        None, metavar="ARGS", help="The program's own arguments."
-    ),
+    arguments: Arguments = None,
     workload: str | None = text(
         "NAME", "Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows.",
         shown="kafka-to-kafka",
