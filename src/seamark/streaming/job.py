@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQueryManager
 from pyspark.util import inheritable_thread_target
 
 from seamark.api.config import CheckpointConfig
@@ -111,10 +112,10 @@ class StreamJob(Job):
         the start."""
         if StreamJob.explained is not None:
             StreamJob.explained.append(self)
-            return StreamQuery(self, None)
+            return self._not_started()
         run = self._prepare(None, RestoreOptions(self.declaration.name), "micro-batch")
         if run is None:
-            return StreamQuery(self, None)
+            return self._not_started()
         try:
             if self.table is not None:
                 self.table.make(self._session())
@@ -137,8 +138,21 @@ class StreamJob(Job):
             raise error
         return query
 
+    def _not_started(self) -> StreamQuery:
+        StreamingQueryManager.awaitAnyTermination = _await_any_termination
+        return StreamQuery(self, None)
+
     def _trigger(self, in_real_time: bool) -> Mapping[str, Any]:
         return {"once": True} if self._when.once else super()._trigger(in_real_time)
+
+
+_await_spark = StreamingQueryManager.awaitAnyTermination
+
+
+def _await_any_termination(manager: Any, timeout: int | None = None) -> bool | None:
+    """Return at once where no query runs because `seamark` asks the program about its queries:
+    there Spark waits for the first one to end, forever."""
+    return _await_spark(manager, timeout) if timeout or manager.active else None
 
 
 def _place_in_program() -> str:

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -191,6 +192,11 @@ def test_a_command_line_names_the_query_that_it_means(
     epochs = list((tmp_path / "store/first-location/offsets").iterdir())
     add(tmp_path, range(40, 60))
     assert start("first").isActive is False
+    spark.streams.resetTerminated()
+    waiting = threading.Thread(target=spark.streams.awaitAnyTermination, daemon=True)
+    waiting.start()
+    waiting.join(60)
+    assert not waiting.is_alive()  # else a program that only waits would never answer
     with pytest.raises(SystemExit):
         start("second")
     answer = json.loads(Path(f"{request}{TRANSACTIONS_ANSWER}").read_text())
