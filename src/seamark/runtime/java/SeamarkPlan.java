@@ -18,6 +18,7 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
+import org.apache.spark.sql.catalyst.optimizer.Optimizer;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -447,15 +448,18 @@ public final class SeamarkPlan {
     return place;
   }
 
-  /** The names of all rules of the optimizer. */
+  /** The names of the optimizer's rules that Spark lets one leave out: it warns of each other one. */
   private static List rulesOf(QueryExecution execution) {
     ArrayList names = new ArrayList();
-    scala.collection.Iterator batches =
-        execution.sparkSession().sessionState().optimizer().batches().iterator();
+    Optimizer optimizer = execution.sparkSession().sessionState().optimizer();
+    scala.collection.Iterator batches = optimizer.batches().iterator();
     while (batches.hasNext()) {
       scala.collection.Iterator rules =
           ((scala.collection.Iterable) ((scala.Product) batches.next()).productElement(2)).iterator();
-      while (rules.hasNext()) names.add(((Rule) rules.next()).ruleName());
+      while (rules.hasNext()) {
+        String name = ((Rule) rules.next()).ruleName();
+        if (!optimizer.nonExcludableRules().contains(name)) names.add(name);
+      }
     }
     return names;
   }
