@@ -209,8 +209,8 @@ def _source(part: SourcePart) -> PartGuarantee:
 def _operator(part: OperatorPart) -> PartGuarantee:
     why = "state is committed with the epoch"
     if not part.named:
-        why += "; it has no uid: name it with job.uid(dataframe, 'a-name'), or a restore into a "
-        why += "changed program cannot find its state"
+        why += "; it has no uid: name it with job.uid(dataframe, 'a-name') of an sm.Job, or a "
+        why += "restore into a changed program cannot find its state"
     return PartGuarantee(part.uid, "operator", part.description, Guarantee.EXACTLY_ONCE, why)
 
 

@@ -64,7 +64,7 @@ def operator_without_uid(job: JobFacts) -> Iterator[Finding]:
                 f"operator `{operator.uid}`",
                 f"{operator.description} has no uid: a restore into a changed program cannot find "
                 "its state",
-                "name it with job.uid(dataframe, 'a-name')",
+                "name it with job.uid(dataframe, 'a-name') of an sm.Job",
             )
 
 
