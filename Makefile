@@ -33,7 +33,7 @@ endef
 
 $(READY): pyproject.toml
 	$(call install,dev)
-	$(BIN)/python -m seamark.runtime.jars
+	$(BIN)/python -m seamark.spark.jars
 	@touch $@
 
 ## lint: style, formatting, types, and who may import whom
@@ -61,7 +61,7 @@ docs: $(SITE_READY)
 	$(SITE_VENV)/bin/python -m sphinx -q -E -W --keep-going -c docs/site -d build/doctrees . build/docs
 
 # Half of what a short-lived Spark JVM costs is the loading of its classes.
-$(CLASSES): $(READY) tests/class_archive.py src/seamark/runtime/class_archive.py
+$(CLASSES): $(READY) tests/class_archive.py src/seamark/spark/class_archive.py
 	$(BIN)/python -m tests.class_archive
 
 # Tests mostly wait for a JVM or a broker: three workers are busy on two cores.

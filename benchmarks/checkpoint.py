@@ -44,9 +44,9 @@ from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.redaction import Redactor
-from seamark.runtime.job_plan import JobPlan
-from seamark.runtime.query import StreamRun
-from seamark.runtime.session import spark_session
+from seamark.run.job_plan import JobPlan
+from seamark.run.query import StreamRun
+from seamark.spark.session import spark_session
 
 VALUE_BYTES = 1000
 FILL_ROWS_PER_EPOCH = 100_000

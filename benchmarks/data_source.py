@@ -35,7 +35,7 @@ from rich.table import Table
 import seamark as sm
 from seamark.datasource import writers
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.session import require_format, spark_session
+from seamark.spark.session import require_format, spark_session
 
 PARTITIONS = 4
 WARM_UP_BATCHES = 2

@@ -38,7 +38,7 @@ from rich.table import Table
 import seamark as sm
 from benchmarks.process_tree import cpu_s
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.session import require_format, spark_session
+from seamark.spark.session import require_format, spark_session
 
 EPOCHS_AT_MOST = 40
 WARM_UP_EPOCHS, WARM_UP_ROWS = 480, 48_000_000

@@ -35,8 +35,8 @@ from seamark.checkpoint import row_hash
 from seamark.checkpoint.sink_epoch import Tally
 from seamark.contracts.read_back import Targets
 from seamark.contracts.sink import WriterContext
-from seamark.runtime.session import require_format, spark_session
 from seamark.sinks.kafka import KafkaSink
+from seamark.spark.session import require_format, spark_session
 
 BATCH_ROWS = 10_000
 WARM_UP = 3

@@ -31,7 +31,7 @@ from tests.servers.redis import RedisServer
 
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 
 RUN = "SEAMARK_MEMORY_RUN"
 LARGEST = 2**24

@@ -56,8 +56,8 @@ from benchmarks.checkpoint import UNITS, NothingSink, keyed_file, plot_file, sta
 from benchmarks.savepoint_figures import BACKENDS, CANONICAL, Cell, first_takes, plot, table
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from seamark.runtime.session import spark_session
 from seamark.savepoints.take import running as taking
+from seamark.spark.session import spark_session
 
 VALUE_BYTES = 1000
 FILL_ROWS_PER_EPOCH = 100_000

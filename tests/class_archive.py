@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from seamark.model.errors import SeamarkError
-from seamark.runtime import class_archive
+from seamark.spark import class_archive
 
 PLACE = Path(sys.prefix) / "class-archives"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=160m"

@@ -77,7 +77,7 @@ EVERY_SPARK = {
     "spark/plans/test_branches.py": "one plan for several sinks",
     "spark/session/test_spark_versions.py": "what is refused, with the reason",
     "spark/streaming/test_data_source.py": "Seamark's sinks as a Python data source",
-    "unit/runtime/test_executor_environment.py": "a task in an executor's environment",
+    "unit/run/test_executor_environment.py": "a task in an executor's environment",
     "unit/test_pyspark_missing.py": "a missing or too old PySpark",
 }
 """The tests of `make test-spark`, on another Spark than the newest; as a program this module prints
@@ -97,7 +97,7 @@ OLDEST_SPARK = {
         "spark/streaming/test_data_source.py",
     )
 }
-"""Those of `make test-oldest-spark`: few, and they reach all of `runtime/spark_versions.py`. As a
+"""Those of `make test-oldest-spark`: few, and they reach all of `spark/spark_versions.py`. As a
 program with the argument ``oldest`` this module prints them."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seamark.runtime.token import tokens_at_hand
+from seamark.jobs.token import tokens_at_hand
 
 
 def read_token(jid: str) -> str | None:

@@ -28,7 +28,7 @@ from benchmarks import latency
 from benchmarks.peers import measure, nexmark, report, work
 from benchmarks.peers.engine import ENVIRONMENTS, Engine, RefusedError
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.jars import Request, resolve
+from seamark.spark.jars import Request, resolve
 
 NAMES = ["seamark", "spark", "spark-tuned", "flink", "quix"]
 IN_NEXMARK = ["seamark", "spark-tuned", "flink"]

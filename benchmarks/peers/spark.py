@@ -24,7 +24,7 @@ from benchmarks.kafka_sink import TUNED, seamark_writer, spark_writer
 from benchmarks.peers import nexmark
 from benchmarks.peers.engine import serve
 from benchmarks.peers.work import DELAY_S, EPOCH_ROWS, FIRST_MS, PARTITIONS, WINDOW_MS
-from seamark.runtime.session import require_format, spark_session
+from seamark.spark.session import require_format, spark_session
 
 SINKS: dict[str, tuple[str, dict[str, str]]] = {
     "spark": ("Spark's sink, defaults", {}),

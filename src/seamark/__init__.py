@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from seamark.job import Job as Job
     from seamark.model.errors import *  # noqa: F403 - each is public
     from seamark.model.guarantee import SinkWay as SinkWay
-    from seamark.runtime.debezium import debezium as debezium
-    from seamark.runtime.keyed_process import keyed_process as keyed_process
-    from seamark.runtime.process import process as process
+    from seamark.run.debezium import debezium as debezium
+    from seamark.run.keyed_process import keyed_process as keyed_process
+    from seamark.run.process import process as process
     from seamark.savepoints.savepoint import Savepoint as Savepoint
     from seamark.sinks.delta import DeltaSink as DeltaSink
     from seamark.sinks.files import FileSink as FileSink
@@ -100,9 +100,9 @@ _NAMES = {
     "seamark.model.guarantee": "SinkWay",
     "seamark.streaming.from_registry": "from_registry",
     "seamark.streaming.writer": "write_stream",
-    "seamark.runtime.debezium": "debezium",
-    "seamark.runtime.keyed_process": "keyed_process",
-    "seamark.runtime.process": "process",
+    "seamark.run.debezium": "debezium",
+    "seamark.run.keyed_process": "keyed_process",
+    "seamark.run.process": "process",
     "seamark.savepoints.savepoint": "Savepoint",
     "seamark.sinks.delta": "DeltaSink",
     "seamark.sinks.iceberg": "IcebergSink",
@@ -124,14 +124,14 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = sorted(_HOMES)
 __version__ = VERSION
 _WITH_REST = ("seamark.job", "seamark.streaming")
-_WITH_SPARK = ("seamark.job", "seamark.streaming", "seamark.runtime", "seamark.savepoints")
+_WITH_SPARK = ("seamark.job", "seamark.streaming", "seamark.run", "seamark.savepoints")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'seamark' has no attribute {name!r}")
     if _HOMES[name].startswith(_WITH_SPARK):
-        from seamark.runtime.jars import require_pyspark
+        from seamark.spark.jars import require_pyspark
 
         require_pyspark()
     if _HOMES[name].startswith(_WITH_REST):

@@ -34,22 +34,18 @@ from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import Source
 from seamark.files.location import storage_uri
 from seamark.guarantees.end_to_end import GuaranteeReport
+from seamark.jobs.checkpoint_history import current_directory, jobs_in, read_history
+from seamark.jobs.job_transactions import answer_request
+from seamark.jobs.log_redaction import RedactedLog, job_redactor
 from seamark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
-from seamark.runtime.checkpoint_history import current_directory, jobs_in, read_history
-from seamark.runtime.connect import require_classic
-from seamark.runtime.declaring import declare_sinks, declare_source
-from seamark.runtime.inspection import server_findings
-from seamark.runtime.job_facts import job_report
-from seamark.runtime.job_plan import JobPlan, job_graph
-from seamark.runtime.job_transactions import answer_request
-from seamark.runtime.log_redaction import RedactedLog, job_redactor
-from seamark.runtime.planned_query import name_part, refuse_unsupported
-from seamark.runtime.real_time import is_real_time, real_time_settings
-from seamark.runtime.session import query_settings, spark_session
-from seamark.runtime.state_backend import backend_settings
-from seamark.runtime.supervision import Supervisor
+from seamark.run.declaring import declare_sinks, declare_source
+from seamark.run.inspection import server_findings
+from seamark.run.job_facts import job_report
+from seamark.run.job_plan import JobPlan, job_graph
+from seamark.run.real_time import is_real_time, real_time_settings
+from seamark.run.supervision import Supervisor
 from seamark.savepoints.edit.bootstrap import new_savepoint
 from seamark.savepoints.record import SavepointType
 from seamark.savepoints.restore.options import NewJob, RestoreOptions, new_job
@@ -60,6 +56,10 @@ from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
 from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink, with_storable_names
+from seamark.spark.connect import require_classic
+from seamark.spark.planned_query import name_part, refuse_unsupported
+from seamark.spark.session import query_settings, spark_session
+from seamark.spark.state_backend import backend_settings
 from seamark.verify.audit.one_job import answer_audit
 
 if TYPE_CHECKING:

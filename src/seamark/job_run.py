@@ -11,22 +11,22 @@ from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.executions import LOG_VARIABLE, ExecutionStart, Sign
 from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.jobs.job_transactions import answer_in_driver
+from seamark.jobs.log_redaction import RedactedLog
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.model.redaction import Redactor
 from seamark.rest.live_job import LiveJob
 from seamark.rest.server import RestServer
 from seamark.rest.telemetry import begin_telemetry
-from seamark.runtime.inspection import source_findings
-from seamark.runtime.job_facts import job_report
-from seamark.runtime.job_plan import JobPlan, job_graph
-from seamark.runtime.job_transactions import answer_in_driver
-from seamark.runtime.log_redaction import RedactedLog
-from seamark.runtime.query import StreamRun
-from seamark.runtime.state_backend import clone_session
-from seamark.runtime.stop_signals import stop_before_jvm, stop_on_signals
-from seamark.runtime.supervision import Supervisor
+from seamark.run.inspection import source_findings
+from seamark.run.job_facts import job_report
+from seamark.run.job_plan import JobPlan, job_graph
+from seamark.run.query import StreamRun
+from seamark.run.stop_signals import stop_before_jvm, stop_on_signals
+from seamark.run.supervision import Supervisor
 from seamark.savepoints.claims import ClaimDisposal
+from seamark.spark.state_backend import clone_session
 
 log = logging.getLogger(__name__)
 

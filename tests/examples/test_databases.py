@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seamark.runtime.spark_versions import HAS_READ_LIMITS
+from seamark.spark.spark_versions import HAS_READ_LIMITS
 from tests.examples.example import Example
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer

@@ -12,8 +12,8 @@ import pytest
 
 from seamark.dev.kafka import LocalKafka
 from seamark.dev.topics import make_topics
-from seamark.runtime.jars import spark_kafka_jars
-from seamark.runtime.spark_versions import HAS_READ_LIMITS
+from seamark.spark.jars import spark_kafka_jars
+from seamark.spark.spark_versions import HAS_READ_LIMITS
 from tests.chaos.driver import wait_until
 from tests.examples.example import Example
 from tests.servers.postgres import PostgresServer

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seamark.dev.java_server import free_ports
-from seamark.runtime.spark_versions import HAS_READ_LIMITS
+from seamark.spark.spark_versions import HAS_READ_LIMITS
 from tests.chaos.driver import wait_until
 from tests.examples.example import Example
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.runtime.spark_versions import HAS_READ_LIMITS
+from seamark.spark.spark_versions import HAS_READ_LIMITS
 from tests.examples.example import EXAMPLES, Example
 
 BY_NBCLIENT = """

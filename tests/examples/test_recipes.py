@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 
 import seamark as sm
-from seamark.runtime.spark_versions import HAS_READ_LIMITS
+from seamark.spark.spark_versions import HAS_READ_LIMITS
 from seamark.verify.conformance import (
     LineConformance,
     LineUnderTest,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.spark.savepoints.stateful_programs import (
     PROGRAMS,
     ROCKSDB_ONLY,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.runtime import class_archive
+from seamark.spark import class_archive
 
 pytestmark = pytest.mark.full
 
@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
 """
 SEAMARKS = """
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 spark = spark_session("app")
 """
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from seamark.model.errors import MissingDependencyError
-from seamark.runtime.jars import Request, resolve
+from seamark.spark.jars import Request, resolve
 
 SLF4J = "org.slf4j:slf4j-api:1.7.36"
 FETCH = (
     "import logging; logging.basicConfig(level=logging.INFO, format='%(message)s')\n"
-    "from seamark.runtime.jars import Request, resolve\n"
+    "from seamark.spark.jars import Request, resolve\n"
     f"print(*resolve('slf4j', Request(({SLF4J!r},))))\n"
 )
 

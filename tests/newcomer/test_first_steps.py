@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.runtime.spark_versions import HAS_READ_LIMITS
+from seamark.spark.spark_versions import HAS_READ_LIMITS
 from tests.newcomer.conftest import Newcomer
 
 

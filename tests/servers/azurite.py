@@ -18,7 +18,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
-from seamark.runtime.jars import cache_directory
+from seamark.spark.jars import cache_directory
 from tests.servers.front import StoreFront
 
 VERSION = "3.35.0"

@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
-from seamark.runtime.jars import cache_directory
+from seamark.spark.jars import cache_directory
 from tests.servers.memory import server_directory
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
-from seamark.runtime.jars import Request, resolve
+from seamark.spark.jars import Request, resolve
 from tests.servers.front import StoreFront
 
 CONNECTOR = "hadoop3-2.2.26"

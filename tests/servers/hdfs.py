@@ -2,7 +2,7 @@
 
 Each is a process of its own, on 127.0.0.1 only. Each keeps its port and its data while the
 `LocalHdfs` lives: to a client, `kill` and `restart` look like a machine that died and came back.
-The processes never outlive ours (`runtime/child_jvm.py`).
+The processes never outlive ours (`spark/child_jvm.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape
 
 from seamark.dev.java_server import JavaServer, LocalServers, free_ports
-from seamark.runtime.jars import Request, find_java, hadoop_version, pyspark_jars, resolve
+from seamark.spark.jars import Request, find_java, hadoop_version, pyspark_jars, resolve
 
 Daemon = Literal["namenode", "datanode"]
 SUPERUSER = "hdfs"

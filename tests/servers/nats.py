@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.dev.server_process import NotToBeHadError, ServerProcess
-from seamark.runtime.jars import cache_directory
+from seamark.spark.jars import cache_directory
 from tests.servers.memory import server_directory
 
 

@@ -13,7 +13,7 @@ import urllib.request
 from typing import Any
 
 from seamark.dev.java_server import JavaServer
-from seamark.runtime.jars import Request, find_java, resolve
+from seamark.spark.jars import Request, find_java, resolve
 from tests.servers.java import OneServer
 
 VERSION = "2.19.1.0"  # 3.0 needs Java 21

@@ -2,7 +2,7 @@
 
 It keeps its port and its objects (files below a directory) while the `LocalS3` lives, also over
 `kill` and `restart`. A conditional write (``If-None-Match: *``) is a hard link, so exactly one of
-several succeeds. The server never outlives our process (`runtime/child_jvm.py`).
+several succeeds. The server never outlives our process (`spark/child_jvm.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 
 from seamark.dev.java_server import JavaServer
-from seamark.runtime.jars import Request, find_java, resolve
+from seamark.spark.jars import Request, find_java, resolve
 from tests.servers.java import OneServer
 
 S3PROXY_VERSION = "4.1.0"

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 from seamark.dev.java_server import JavaServer, free_ports
-from seamark.runtime.jars import Request, find_java, resolve
+from seamark.spark.jars import Request, find_java, resolve
 
 VERSION = "2.6.13.Final"
 

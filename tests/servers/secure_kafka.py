@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.jars import find_java
+from seamark.spark.jars import find_java
 from tests.chaos.driver import wait_until
 
 USER, PASSWORD = "etl", "s3cr3t-of-etl"

@@ -244,7 +244,7 @@ class Run(QueryRun):
             raise SparkFailedError(f"concurrent update: {path} exists") from None
 
     def _run_epoch(self, epoch: int, rows: tuple[int, ...]) -> None:
-        """As `StreamRun._run_epoch` of `runtime/query.py`."""
+        """As `StreamRun._run_epoch` of `run/query.py`."""
         coordinator, world = self.coordinator, self._world
         with coordinator.guarded():
             settled = coordinator.begin_epoch(epoch)
@@ -257,7 +257,7 @@ class Run(QueryRun):
         with coordinator.guarded():
             coordinator.store_epoch(epoch, tasks, retried=retried)
 
-    # --- Spark's tasks, as `runtime/pre_commit.py` runs them
+    # --- Spark's tasks, as `run/pre_commit.py` runs them
 
     def _run_tasks(
         self, epoch: int, settled: int, rows: tuple[int, ...]

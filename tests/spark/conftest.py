@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 
 
 @pytest.fixture(scope="session")

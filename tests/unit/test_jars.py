@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from seamark.model.errors import MissingDependencyError
-from seamark.runtime import jars
-from seamark.runtime.jars import Request, find_java, resolve, spark_version
+from seamark.spark import jars
+from seamark.spark.jars import Request, find_java, resolve, spark_version
 
 REQUEST = Request(("org.example:thing:1.0",))
 
@@ -129,7 +129,7 @@ def test_pyspark_is_looked_at_but_not_imported() -> None:
     program = (
         "import sys; sys.modules['seamark'] = type(sys)('seamark');"
         f"sys.modules['seamark'].__path__ = [{str(Path(jars.__file__).parents[1])!r}];"
-        "from seamark.runtime.jars import spark_version; spark_version();"
+        "from seamark.spark.jars import spark_version; spark_version();"
         "assert 'pyspark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

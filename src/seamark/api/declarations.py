@@ -1,6 +1,6 @@
 """A declared job: its sources, operators and sinks by uid, without Spark.
 
-`seamark.job.Job` fills it; `guarantees` analyses it; `runtime/query.py` runs it.
+`seamark.job.Job` fills it; `guarantees` analyses it; `run/query.py` runs it.
 """
 
 import re
@@ -47,7 +47,7 @@ class DeclaredSink:
     `schema` is the DataFrame's own, before that SQL. A sink for rows refused by another sink has
     the other's uid in `dead_letters_of`, and no DataFrame. `declared_at` is its place in the
     program, file and line; "" if unknown. `process` makes the sink's
-    rows of the DataFrame's in the sink's tasks (`runtime/process.py`).
+    rows of the DataFrame's in the sink's tasks (`run/process.py`).
     """
 
     uid: str

@@ -1,7 +1,7 @@
 """`RestartStrategy`: whether and when a failed job is started again, named as in Flink.
 
 A strategy is a frozen value in `CheckpointConfig.restart_strategy`. Its `Backoff` decides for one
-run, and is pure: the caller brings the time. The runtime calls it after a failure, and restarts
+run, and is pure: the caller brings the time. The supervisor calls it after a failure, and restarts
 from the last decided epoch.
 """
 

@@ -1,6 +1,6 @@
 """The channel state of an epoch: rows read from the sources and not yet written to the sinks.
 
-`runtime/in_flight.py` writes and drains it; `checkpoint/store.py` stores it in the prepared record,
+`run/in_flight.py` writes and drains it; `checkpoint/store.py` stores it in the prepared record,
 beside the transactions, so that one decision covers both. Format: docs/FORMAT.md.
 """
 
@@ -42,7 +42,7 @@ class Stage:
     """The rows left by one epoch's stream, a lane for each task. All rows of a stage come before
     any row of the next; lanes are independent of each other.
 
-    `uids`, `columns` and `types` are the layout of the rows (`runtime/layout.py`). `processes` are
+    `uids`, `columns` and `types` are the layout of the rows (`run/layout.py`). `processes` are
     the sinks whose rows are still to go through their `sm.process`; None in older records: all that
     have one.
     """
@@ -59,7 +59,7 @@ class ChannelState:
     """The stages of one epoch, oldest first; none is empty.
 
     While rows of keyed operators wait, `event_times` has the greatest event time seen at each
-    watermark of the plan, in milliseconds; None for none (`runtime/held_watermark.py`).
+    watermark of the plan, in milliseconds; None for none (`run/held_watermark.py`).
     """
 
     stages: tuple[Stage, ...] = ()

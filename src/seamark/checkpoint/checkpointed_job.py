@@ -155,7 +155,7 @@ def _timeout_s(checkpoint: CheckpointConfig) -> float:
 class QueryRun:
     """The run of Spark's query, as the coordinator queries and notifies it.
 
-    The one way back from `checkpoint` to `runtime`: `StreamRun`; this base has no Spark.
+    The one way back from `checkpoint` to `run`: `StreamRun`; this base has no Spark.
     """
 
     def stop_soon(self) -> None:

@@ -1,6 +1,6 @@
 """The mark of a drained job in Spark's logs: its watermark stands near the end of time.
 
-`runtime/drain.py` raises it so. A job must not go on from there: all later rows would be late. A
+`run/drain.py` raises it so. A job must not go on from there: all later rows would be late. A
 restore from it goes on with the former watermark, contained in the raised one.
 """
 

@@ -4,7 +4,7 @@
 
 Kept beside the checkpoints, so that a job is found and its history is known when no driver lives.
 Nothing else reads these files, so none of them, lost or damaged, can stop a job. docs/FORMAT.md has
-their contents; `runtime/listing.py` reads them for jobs of other processes.
+their contents; `jobs/listing.py` reads them for jobs of other processes.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A sink's part of one prepared epoch, and its ledger: docs/FORMAT.md, `prepared.<g>.json`.
 
-Tasks fill a `Tally` (`runtime/pre_commit.py`), the store keeps the `SinkEpoch`, and audits compare
+Tasks fill a `Tally` (`run/pre_commit.py`), the store keeps the `SinkEpoch`, and audits compare
 it with what a reader of the sink finds (`verify/audit`).
 """
 

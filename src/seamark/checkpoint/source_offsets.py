@@ -1,6 +1,6 @@
 """Commits the offsets of completed checkpoints to the sources' own systems, on a thread of its own.
 
-For lag tools alone (`contracts/source.py: CommitsOffsets`). `runtime/query.py` reports each epoch
+For lag tools alone (`contracts/source.py: CommitsOffsets`). `run/query.py` reports each epoch
 that every sink has committed; no outcome holds up or fails the job.
 """
 

@@ -1,7 +1,7 @@
 """Spools a sink's rows beside the sink's own writer, so that the rows of a lost decided transaction
 can be written again. For a sink with ``spool = True``.
 
-The tasks use `keeping` and `dump` (`runtime/pre_commit.py`). The driver uses `load` and
+The tasks use `keeping` and `dump` (`run/pre_commit.py`). The driver uses `load` and
 `LostTransaction` (`sink_commits.py`), and runs `protocol/write_again.py` over it.
 """
 

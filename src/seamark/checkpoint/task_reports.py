@@ -1,6 +1,6 @@
 """The reports of an epoch's tasks, and their sums for each sink.
 
-`runtime/pre_commit.py` makes the reports; `checkpoint/statistics.py` shows them.
+`run/pre_commit.py` makes the reports; `checkpoint/statistics.py` shows them.
 """
 
 import time
@@ -35,7 +35,7 @@ class TaskReport:
     the task's machine, for people only; `sinks` holds the sinks with rows.
 
     `in_flight` are the task's rows that it has not written; `rows` the stream's rows that it has
-    written in slices, and `slice_rows` the rows of its last slice (`runtime/in_flight.py: Pace`).
+    written in slices, and `slice_rows` the rows of its last slice (`run/in_flight.py: Pace`).
     """
 
     partition: int

@@ -115,7 +115,7 @@ def demo(
     Exit code 1: a row was lost or doubled.
     """
     from seamark.model.packages import load_driver
-    from seamark.runtime.jars import find_java, require_pyspark
+    from seamark.spark.jars import find_java, require_pyspark
 
     find_java()
     require_pyspark()
@@ -158,7 +158,7 @@ def class_archive() -> None:
     Runs a small job, half a minute or so; the files take 170 MB. `seamark run` and a driver whose
     Spark is started by Seamark use them at once. For others, set what this prints.
     """
-    from seamark.runtime.class_archive import directory, make, variables
+    from seamark.spark.class_archive import directory, make, variables
 
     with waiting("Running a small job"):
         make()

@@ -8,11 +8,11 @@ from typing import Any
 from rich.text import Text
 
 from seamark.cli.terminal import ago, ms, print_table, say, size, stdout, suggest, time_of
+from seamark.jobs.registry import RegisteredJob
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import why_unreachable
 from seamark.operations.locations import LocationReport
 from seamark.operations.reading import JobInfo
-from seamark.runtime.registry import RegisteredJob
 
 STYLES = {
     JobState.RUNNING: "green",

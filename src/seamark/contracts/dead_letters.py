@@ -7,7 +7,7 @@ Two abilities are one optional method each, besides those of `contracts/sink.py`
 - `DeadLetterFormat`: its writers want dead letters in other columns than `DEAD_LETTER_SCHEMA`. A
   sink without it can take dead letters if its `select_expressions` leave these columns unchanged.
 
-`runtime/dead_letters.py` makes the letters, `runtime/pre_commit.py` writes them.
+`run/dead_letters.py` makes the letters, `run/pre_commit.py` writes them.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Sinks whose rows Spark's JVM may write itself: an optional part of the sink contract.
 
-In real time a row that goes to Python goes alone. `runtime/jvm_writer.py` asks the sinks of a job
+In real time a row that goes to Python goes alone. `run/jvm_writer.py` asks the sinks of a job
 without Python steps, and its Java classes write what `CommittingWriter` would: the same bytes, in
 transactions with the same names. The rest of the protocol sees no difference.
 """
@@ -16,7 +16,7 @@ class JvmWrittenSink(Protocol[C_co]):
     """A sink of records in one topic of Kafka."""
 
     def jvm_writer(self, job_id: str, sink_uid: str, generation: int) -> Mapping[str, Any] | None:
-        """Return what `runtime/java/KafkaTasks.java` reads of this sink in a run, as JSON values;
+        """Return what `spark/java/KafkaTasks.java` reads of this sink in a run, as JSON values;
         None if its rows need Python. Called in the driver, after `Committer.preflight`."""
 
     def jvm_committable(self, transaction: Mapping[str, Any]) -> C_co:

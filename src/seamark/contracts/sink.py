@@ -3,7 +3,7 @@
 Order within epoch n: pre-commit (writers, in executor tasks) -> committables stored in the
 checkpoint -> the decision -> commit (driver). Recovery commits the decided epochs' committables
 again, aborts every other lingering transaction of an older driver, and only then writes anything.
-`checkpoint/coordinator.py` is the one caller of committers, `runtime/pre_commit.py` of writers.
+`checkpoint/coordinator.py` is the one caller of committers, `run/pre_commit.py` of writers.
 
 The package exports these names (`sm.TwoPhaseCommitSink`, …). Python refuses to build a subclass
 without all methods; a class with all attributes and methods need not be a subclass.

@@ -25,6 +25,9 @@ from seamark.dashboard.checkpoint_pages import (
 from seamark.dashboard.shared_pages import Page, Shared
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
 from seamark.files import in_threads
+from seamark.jobs.checkpoint_history import READ_AT_ONCE, exists, jobs_in, open_storage
+from seamark.jobs.driver import ASK_S, Driver, DriverSilentError
+from seamark.jobs.listing import known_lineages, open_job
 from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
@@ -34,9 +37,6 @@ from seamark.rest.epochs import EpochPage
 from seamark.rest.models import JobDetails, SavepointDisposalRequest
 from seamark.rest.observed import job_page, lineage_page
 from seamark.rest.operations import Operations, beside
-from seamark.runtime.checkpoint_history import READ_AT_ONCE, exists, jobs_in, open_storage
-from seamark.runtime.driver import ASK_S, Driver, DriverSilentError
-from seamark.runtime.listing import known_lineages, open_job
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.record import SAVEPOINT
 

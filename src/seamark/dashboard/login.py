@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seamark.jobs.token import is_bearer
 from seamark.model.errors import UserError
-from seamark.runtime.token import is_bearer
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 ASKED_WITH = (b"x-requested-with", b"seamark")

@@ -19,10 +19,10 @@ from seamark.dashboard.jobs import Jobs
 from seamark.dashboard.login import Login, by_header
 from seamark.dashboard.programs import Programs
 from seamark.dashboard.routes import make_app
+from seamark.jobs.token import token_in
 from seamark.model.errors import ConfigurationError, PreflightError, UserError
 from seamark.rest.connections import Connections, guarded_server
 from seamark.rest.server import bound, check_certificate, own_address
-from seamark.runtime.token import token_in
 
 CONNECTIONS = 512
 

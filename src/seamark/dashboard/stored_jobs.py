@@ -16,15 +16,15 @@ from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.transactions import left_parts, stored_parts
 from seamark.dashboard.shared_pages import Shared
+from seamark.jobs.checkpoint_history import open_storage, open_store
+from seamark.jobs.listing import ListedJob
+from seamark.jobs.registry import driver_state
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import SeamarkError
 from seamark.model.job_state import JobState
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
-from seamark.runtime.checkpoint_history import open_storage, open_store
-from seamark.runtime.listing import ListedJob
-from seamark.runtime.registry import driver_state
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from seamark.model import failpoints
 from seamark.model.errors import ConfigurationError, PreCommitError, SeamarkError
 from seamark.model.redaction import Redactor, secrets_in
 from seamark.protocol.batches import Decided, Try
-from seamark.runtime.layout import Layout
-from seamark.runtime.task_attempt import EpochTasks, TaskAttempt
+from seamark.run.layout import Layout
+from seamark.run.task_attempt import EpochTasks, TaskAttempt
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as ArrowWriter

@@ -23,7 +23,7 @@ import pyarrow.dataset as ds
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
 from seamark.dev.topics import Message, make_topics, produce
-from seamark.runtime.datagen import rows
+from seamark.spark.datagen import rows
 from seamark.verify.readers import read_log
 
 WINDOW_S = 10

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from seamark.model.errors import ConfigurationError, PreflightError
-from seamark.runtime.child_jvm import release, start_jvm
+from seamark.spark.child_jvm import release, start_jvm
 
 S = TypeVar("S", bound="LocalServers")
 T = TypeVar("T")

@@ -1,10 +1,10 @@
 """Real Kafka brokers on this machine, for development and tests: one node or a cluster of three.
 
-Combined KRaft nodes (broker and controller) run from the jars of `runtime/jars.py`, on 127.0.0.1
+Combined KRaft nodes (broker and controller) run from the jars of `spark/jars.py`, on 127.0.0.1
 only. Invariants:
 
 - A broker never outlives the process that started it, however that process ends
-  (`runtime/child_jvm.py`).
+  (`spark/child_jvm.py`).
 - A node keeps its port and its data for as long as its directory lives: to a client, `kill` and
   `restart` look like a machine that died and came back.
 - `start`, `restart` and `resume` return when the broker itself answers a client's question.
@@ -28,7 +28,7 @@ from typing import Any
 from seamark.dev.java_server import JavaServer, LocalServers, free_ports, require_free
 from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
-from seamark.runtime.jars import find_java, kafka_broker_jars
+from seamark.spark.jars import find_java, kafka_broker_jars
 
 STOP_TIMEOUT_S = 15
 

@@ -3,7 +3,7 @@
 `open_directory` (`uri.py`) gives one for a URI, without a JVM: `local.py` serves paths and
 ``file:``, `hdfs.py` ``hdfs:``, `s3.py` ``s3a:`` and ``s3:``, `object_store.py` ``gs:`` and
 ``abfss:``. A driver's records on any store but
-the local go through its JVM (`runtime/hadoop_files.py`). The driver reads the stores' settings from
+the local go through its JVM (`spark/hadoop_files.py`). The driver reads the stores' settings from
 Spark's Hadoop configuration as `HadoopSettings` (`settings.py`); every `SinkContext` and
 `WriterContext` brings them along. `deadline.py` keeps a call from hanging, `location.py` has the
 paths that a user may give.

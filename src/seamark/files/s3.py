@@ -24,7 +24,7 @@ PART_BYTES = 8 << 20
 MOST_PARTS = 10_000
 """S3's limit; it bounds a file to 78 GiB."""
 _TOKEN = "seamark-create"
-"""The metadata of a record that tells its maker; `runtime/hadoop_files.py` writes it too."""
+"""The metadata of a record that tells its maker; `spark/hadoop_files.py` writes it too."""
 _CONFLICT_TRIES = 5
 _MISSING = {"404", "NoSuchKey", "NoSuchUpload", "NoSuchBucket", "NotFound"}
 _DENIED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"}

@@ -1,5 +1,5 @@
 """The facts about a declared job: what the rules (`rules.py`) and the end-to-end level
-(`end_to_end.py`) are derived from. `runtime/job_facts.py` collects them."""
+(`end_to_end.py`) are derived from. `run/job_facts.py` collects them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """A job's data flow: sources, stateful operators and sinks, and their edges.
 
-`runtime/job_plan.py` finds it in Spark's plan; REST shows it as Flink's ``vertices`` and ``plan``.
+`run/job_plan.py` finds it in Spark's plan; REST shows it as Flink's ``vertices`` and ``plan``.
 """
 
 from collections.abc import Mapping

@@ -7,12 +7,12 @@ with a savepoint's bytes written so far and expected, else with 0 and None.
 import time
 from typing import Any
 
+from seamark.jobs.checkpoint_history import open_storage, read_history
+from seamark.jobs.registry import RegisteredJob, find_job
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import POLL_S, DriverClient, Tick
-from seamark.runtime.checkpoint_history import open_storage, read_history
-from seamark.runtime.registry import RegisteredJob, find_job
 
 RECORDED_S = 10.0
 """How long recording a job's end may take after its driver has fallen silent."""

@@ -18,8 +18,8 @@ from seamark.files.location import local_of
 from seamark.model.errors import OperationFailedError, SeamarkError
 from seamark.model.packages import install_command, spec_of
 from seamark.operations.storage import storage_of
-from seamark.runtime import jars
 from seamark.sources.kafka_log import KafkaLog
+from seamark.spark import jars
 
 MOST_SKEW_S = 5.0
 """Event times, watermarks and the age of a transaction are read off several machines' clocks."""
@@ -109,8 +109,8 @@ def _storage(uri: str) -> str:
         if local := local_of(uri):
             check_storage(open_local(local))
         else:
-            from seamark.runtime.hadoop_files import open_files  # imports PySpark
-            from seamark.runtime.session import spark_session
+            from seamark.spark.hadoop_files import open_files  # imports PySpark
+            from seamark.spark.session import spark_session
 
             jars.require_pyspark()
             check_storage(open_files(spark_session("seamark"), uri))  # as a driver does

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seamark.jobs.driver import Answer, Driver, DriverSilentError, is_alive
+from seamark.jobs.registry import RegisteredJob, find_job
+from seamark.jobs.token import TOKEN_VARIABLE, token_in, token_path
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.home import HOME_VARIABLE
 from seamark.model.job_state import OUTSIDE
-from seamark.runtime.driver import Answer, Driver, DriverSilentError, is_alive
-from seamark.runtime.registry import RegisteredJob, find_job
-from seamark.runtime.token import TOKEN_VARIABLE, token_in, token_path
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
 REQUEST_S = 10.0

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from seamark.jobs.driver import is_alive
+from seamark.jobs.listing import ListedJob, find_listed, newest_execution
 from seamark.model.errors import UserError
-from seamark.runtime.driver import is_alive
-from seamark.runtime.listing import ListedJob, find_listed, newest_execution
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from seamark.checkpoint.store import JobIdentity
 from seamark.datasource.guarantee import CONDITION
 from seamark.datasource.location import Location, recorded_location
 from seamark.files.location import storage_uri
+from seamark.jobs.checkpoint_history import exists, open_storage
 from seamark.model.errors import UserError
 from seamark.operations.audit import epoch_column, epoch_range
 from seamark.operations.offsets import read_options
 from seamark.protocol.batches import Decided, newest_decision
-from seamark.runtime.checkpoint_history import exists, open_storage
 
 
 @dataclass(frozen=True)

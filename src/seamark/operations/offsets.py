@@ -13,11 +13,10 @@ from typing import Any
 
 from seamark.checkpoint.spark_files import is_kafka
 from seamark.files.location import storage_uri
+from seamark.jobs.checkpoint_history import exists, open_storage, open_store
+from seamark.jobs.listing import directory_of
 from seamark.model.errors import SavepointError, UserError
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.checkpoint_history import exists, open_storage, open_store
-from seamark.runtime.listing import directory_of
-from seamark.runtime.session import spark_session
 from seamark.savepoints.claims import open_savepoint
 from seamark.savepoints.edit.offsets import (
     Change,
@@ -40,6 +39,7 @@ from seamark.savepoints.take.checkpoint import (
 )
 from seamark.sources.kafka_log import KafkaLog
 from seamark.sources.settings import moment_of
+from seamark.spark.session import spark_session
 
 EARLIEST, LATEST = "earliest", "latest"
 

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.guarantees.end_to_end import GuaranteeReport
+from seamark.jobs.checkpoint_history import exists, open_storage, open_store, read_history
+from seamark.jobs.listing import directory_of, find_listed
+from seamark.jobs.registry import RegisteredJob, find_job, list_jobs
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import (
@@ -29,9 +32,6 @@ from seamark.model.errors import (
 from seamark.model.job_state import OUTSIDE
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.locations import LocationReport, read_location
-from seamark.runtime.checkpoint_history import exists, open_storage, open_store, read_history
-from seamark.runtime.listing import directory_of, find_listed
-from seamark.runtime.registry import RegisteredJob, find_job, list_jobs
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

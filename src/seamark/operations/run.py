@@ -32,7 +32,7 @@ from seamark.api.settings import (
 )
 from seamark.model.errors import MissingDependencyError, UserError
 from seamark.model.uncaught import is_said
-from seamark.runtime import class_archive
+from seamark.spark import class_archive
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
 """Options of spark-submit by name, with their values; each value of a sequence repeats it."""

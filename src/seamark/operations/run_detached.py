@@ -25,12 +25,12 @@ from seamark.checkpoint.executions import (
     ExecutionStart,
 )
 from seamark.checkpoint.lineages import job_directory
+from seamark.jobs.driver import Driver
+from seamark.jobs.registry import RegisteredJob
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.model.home import HOME_VARIABLE, seamark_home
 from seamark.model.job_state import JobState
 from seamark.operations.run import Program, has_ended, has_not_answered
-from seamark.runtime.driver import Driver
-from seamark.runtime.registry import RegisteredJob
 
 TAIL_LINES = 20
 _POLL_S = 0.1

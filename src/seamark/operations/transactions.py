@@ -1,7 +1,7 @@
 """`seamark txn`: a job's open transactions at its sinks' systems, and losses accepted.
 
 The program is executed up to its `job.run()`, which answers instead of running the job
-(`runtime/job_transactions.py`). Those of a whole Kafka cluster need no program.
+(`jobs/job_transactions.py`). Those of a whole Kafka cluster need no program.
 """
 
 import getpass

@@ -7,11 +7,11 @@ import time
 from fastapi import HTTPException, Request
 
 from seamark.checkpoint.executions import Sign, unsigned
+from seamark.jobs.token import DriverToken
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
 from seamark.rest.live_job import LiveJob
 from seamark.rest.operations import Operations
-from seamark.runtime.token import DriverToken
 
 log = logging.getLogger(__name__)
 

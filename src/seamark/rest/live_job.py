@@ -24,7 +24,7 @@ from seamark.model.redaction import Redactor
 from seamark.rest.epochs import epoch_page, open_transactions
 from seamark.rest.models import CheckpointingConfig
 from seamark.rest.observed import PAGES, ObservedJob
-from seamark.runtime.supervision import Supervisor
+from seamark.run.supervision import Supervisor
 from seamark.savepoints.restore.plan import RestorePlan
 
 _KEPT = ("config", "checkpoints/config", "guarantees")
@@ -50,7 +50,7 @@ class LiveJob(ObservedJob):
     """`Job.restore_plan`."""
     supervisor: Callable[[], Supervisor]
     sink_transactions: Callable[[dict[str, Any]], dict[str, Any]]
-    """Answers a verb of `seamark txn` (`runtime/job_transactions.py`). Asks the sinks' systems."""
+    """Answers a verb of `seamark txn` (`jobs/job_transactions.py`). Asks the sinks' systems."""
 
     @property
     def name(self) -> str:

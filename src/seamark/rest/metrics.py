@@ -31,7 +31,7 @@ from seamark.model.packages import VERSION
 from seamark.model.phases import Phases, phases
 from seamark.model.rates import WATERMARK
 from seamark.rest.live_job import LiveJob
-from seamark.runtime.failures import CheckpointFailureReason
+from seamark.run.failures import CheckpointFailureReason
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 

@@ -17,7 +17,7 @@ from fastapi import HTTPException
 
 from seamark.model.errors import UserError
 from seamark.rest.models import TriggerRequest, TriggerResponse
-from seamark.runtime.failures import reason_of
+from seamark.run.failures import reason_of
 
 T = TypeVar("T")
 

@@ -28,6 +28,9 @@ from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.spool import SPOOLS, parse_path
 from seamark.files import Directory, in_threads
 from seamark.files.location import same_place, storage_uri
+from seamark.jobs.checkpoint_history import exists, open_storage
+from seamark.jobs.listing import known_lineages
+from seamark.jobs.registry import find_job
 from seamark.model.errors import (
     CorruptRecordError,
     RestoreError,
@@ -36,10 +39,6 @@ from seamark.model.errors import (
     UserError,
 )
 from seamark.model.job_state import JobState
-from seamark.runtime.checkpoint_history import exists, open_storage
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.listing import known_lineages
-from seamark.runtime.registry import find_job
 from seamark.savepoints.record import (
     SAVEPOINT,
     TAKING,
@@ -48,6 +47,7 @@ from seamark.savepoints.record import (
     read_savepoint,
     read_taking,
 )
+from seamark.spark.hadoop_files import open_files
 
 log = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from seamark.files.location import storage_uri
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.session import spark_session
 from seamark.savepoints import record
 from seamark.savepoints.edit import state as editing
 from seamark.savepoints.edit.diff import Difference, diff
+from seamark.spark.hadoop_files import open_files
+from seamark.spark.session import spark_session
 
 
 class Savepoint:

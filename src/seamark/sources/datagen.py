@@ -1,6 +1,6 @@
 """`DatagenSource`: a stream with every row known beforehand, for tests, demos and benchmarks.
 
-This is the configuration. The columns' generators are in `fields.py`. `runtime/datagen.py` makes
+This is the configuration. The columns' generators are in `fields.py`. `spark/datagen.py` makes
 the rows in Spark's tasks; its function `rows` returns the expected rows.
 """
 

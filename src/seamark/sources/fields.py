@@ -1,6 +1,6 @@
 """The column generators of `DatagenSource`: each is a frozen value, `Field`.
 
-They only describe the values; `runtime/datagen.py` makes the rows from `specification`.
+They only describe the values; `spark/datagen.py` makes the rows from `specification`.
 """
 
 from collections.abc import Sequence as SequenceOf

@@ -1,6 +1,6 @@
 """`SocketSource`: lines of text from a TCP server, for trying things out.
 
-This is the configuration; `runtime/socket_lines.py` reads the lines.
+This is the configuration; `spark/socket_lines.py` reads the lines.
 """
 
 from dataclasses import dataclass
@@ -49,5 +49,5 @@ class SocketSource:
         return f"socket {self.host}:{self.port}"
 
     def reader(self) -> StreamReader:
-        """Return the reader of the data source in `runtime/socket_lines.py`."""
+        """Return the reader of the data source in `spark/socket_lines.py`."""
         return StreamReader("seamark-socket", {"host": self.host, "port": str(self.port)})

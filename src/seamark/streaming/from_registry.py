@@ -5,9 +5,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from seamark.runtime.connect import require_classic
-from seamark.runtime.decoded import decoded
 from seamark.sources.registry_values import RegistryValues
+from seamark.spark.connect import require_classic
+from seamark.spark.decoded import decoded
 
 
 def from_registry(

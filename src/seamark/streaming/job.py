@@ -25,12 +25,12 @@ from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.job import Job
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
-from seamark.runtime.kafka_topics import kafka_options, subscription
-from seamark.runtime.operator_uids import name_in_spark
-from seamark.runtime.planned_query import name_part, sources_of
-from seamark.runtime.plans import frame_of, name_of
-from seamark.runtime.stop_signals import program_has_ended
+from seamark.run.kafka_topics import kafka_options, subscription
+from seamark.run.stop_signals import program_has_ended
 from seamark.savepoints.restore.options import RestoreOptions
+from seamark.spark.operator_uids import name_in_spark
+from seamark.spark.planned_query import name_part, sources_of
+from seamark.spark.plans import frame_of, name_of
 from seamark.streaming.formats import Place
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.tables import Table

@@ -8,8 +8,8 @@ from pyspark.errors import PySparkValueError
 from pyspark.sql.streaming import StreamingQuery
 
 from seamark.model.errors import UserError
-from seamark.runtime.function_session import is_called_by
-from seamark.runtime.supervision import Supervisor
+from seamark.run.supervision import Supervisor
+from seamark.spark.function_session import is_called_by
 
 if TYPE_CHECKING:
     from seamark.streaming.job import StreamJob

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
-from seamark.runtime.plans import CATALYST, items, scala_class
+from seamark.spark.plans import CATALYST, items, scala_class
 
 _FORMATS = ("parquet", "json", "csv", "delta")
 _OF_READERS = (

@@ -13,7 +13,7 @@ from seamark.api.checks import called_with
 from seamark.contracts.idempotent import IdempotentSink
 from seamark.contracts.sink import OUTPUT_MODES, CommittingWriter, SinkContext, WriterContext
 from seamark.model.guarantee import SinkWay
-from seamark.runtime.plans import frame_of, scala_class
+from seamark.spark.plans import frame_of, scala_class
 
 _BATCH_ID = "streaming.sql.batchId"
 _SOURCES = "org.apache.spark.sql.execution.streaming.sources"

@@ -19,9 +19,9 @@ from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.write_ahead import EpochToken
 from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.connect import require_classic
-from seamark.runtime.declaring import require_sink
+from seamark.run.declaring import require_sink
 from seamark.sinks.write_ahead import WriteAheadSink
+from seamark.spark.connect import require_classic
 from seamark.streaming.formats import Options, Place, sink_of
 from seamark.streaming.job import StreamJob, Trigger
 from seamark.streaming.query import StreamQuery

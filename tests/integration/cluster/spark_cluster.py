@@ -19,7 +19,7 @@ from types import TracebackType
 import psutil
 import pyspark
 
-from seamark.runtime.child_jvm import release, start_jvm
+from seamark.spark.child_jvm import release, start_jvm
 from tests.chaos.driver import MARK, kill_marked, marked, wait_until
 from tests.class_archive import JAVA_OPTIONS
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.runtime.jars import Request, resolve
 from seamark.sinks.delta import DeltaSink
+from seamark.spark.jars import Request, resolve
 from tests.chaos.driver import REPOSITORY
 from tests.integration.delta.sink_kit import (
     attempt,

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.servers.postgres import PostgresServer
 
 Topic = Callable[..., str]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from seamark.runtime.jars import Request, resolve
+from seamark.spark.jars import Request, resolve
 from tests.chaos.driver import Driver
 from tests.chaos.scenario import HERE
 from tests.integration.delta.test_sink_spark import delta_jars

@@ -1,4 +1,4 @@
-"""The pool of Java's producers (`runtime/java/KafkaProducers.java`), in the real session's JVM.
+"""The pool of Java's producers (`spark/java/KafkaProducers.java`), in the real session's JVM.
 
 How: its methods are called by reflection, as a task in the JVM calls them.
 """
@@ -16,9 +16,9 @@ from kafka.admin import ConfigResource, KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.java.compiled import class_loader, writers_jar
-from seamark.runtime.session import require_format, spark_session
 from seamark.sinks.kafka import KafkaSink
+from seamark.spark.java.compiled import class_loader, writers_jar
+from seamark.spark.session import require_format, spark_session
 from tests.chaos.driver import wait_until
 from tests.integration.kafka import sink_kit as kit
 

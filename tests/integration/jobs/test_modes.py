@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.chaos import app_modes
 from tests.chaos.driver import Driver
 from tests.chaos.workload import read_column

@@ -23,7 +23,7 @@ import seamark as sm
 from seamark.cli.main import app
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import ConfigurationError, RestoreError
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.every_change import FileChanges
 from tests.threads import RunningJob
 

@@ -23,7 +23,7 @@ import pyspark
 import pytest
 
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.jars import spark_kafka_jars
+from seamark.spark.jars import spark_kafka_jars
 from tests.chaos import workload
 from tests.chaos.driver import REPOSITORY, wait_until
 

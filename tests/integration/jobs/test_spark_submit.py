@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.jars import spark_kafka_jars
+from seamark.spark.jars import spark_kafka_jars
 from tests.chaos.driver import Driver, spark_submit, wait_until
 from tests.chaos.scenario import WindowsScenario
 

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seamark.model.errors import DamagedCheckpointError
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.chaos import app_write_ahead
 from tests.chaos.driver import Driver
 from tests.servers.http_endpoint import HttpEndpoint

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 import seamark as sm
 from seamark.model.errors import DamagedCheckpointError, SeamarkError
-from seamark.runtime import checkpoint_trigger
-from seamark.runtime.session import spark_session
+from seamark.run import checkpoint_trigger
 from seamark.savepoints.take import uncommitted
+from seamark.spark.session import spark_session
 from tests.chaos.driver import wait_until
 from tests.servers.http_endpoint import HttpEndpoint
 from tests.threads import RunningJob

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.jars import spark_kafka_jars
+from seamark.spark.jars import spark_kafka_jars
 from tests.chaos import checker, workload
 from tests.chaos.driver import REPOSITORY, Driver, wait_until
 from tests.chaos.history import window_counts

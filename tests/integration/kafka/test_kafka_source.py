@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient
 
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
-from seamark.runtime.session import require_format, spark_session
 from seamark.sources.kafka import KafkaSource
+from seamark.spark.session import require_format, spark_session
 
 NOW_MS = int(time.time()) * 1000
 

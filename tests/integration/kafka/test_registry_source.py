@@ -32,8 +32,8 @@ from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.protobuf_schema import message_of
 from seamark.model.schema_registry import SchemaText
-from seamark.runtime.session import require_format, spark_session
 from seamark.sources.registry import Registry
+from seamark.spark.session import require_format, spark_session
 from tests.servers.schema_registry import SchemaRegistryServer
 from tests.storage_servers import serving
 

@@ -28,8 +28,8 @@ from seamark.model.errors import ConfigurationError, PreflightError, WriteRefuse
 from seamark.model.protobuf_schema import message_of
 from seamark.model.schema import Column
 from seamark.model.schema_registry import SchemaText
-from seamark.runtime.session import require_format, spark_schema, spark_session
 from seamark.sinks.kafka import KafkaSink
+from seamark.spark.session import require_format, spark_schema, spark_session
 from tests.integration.kafka import sink_kit as kit
 from tests.servers.schema_registry import SchemaRegistryServer
 from tests.storage_servers import serving

@@ -23,8 +23,8 @@ import seamark as sm
 from seamark.cli.main import app
 from seamark.model.errors import PreflightError, WriteRefusedError
 from seamark.model.findings import errors
-from seamark.runtime.session import require_format, spark_session
 from seamark.sinks.kafka import KafkaSink, native_library
+from seamark.spark.session import require_format, spark_session
 from tests.chaos.scenario import PassthroughScenario
 from tests.chaos.workload import PARTITIONS
 from tests.integration.jobs.test_write_stream import StreamScenario

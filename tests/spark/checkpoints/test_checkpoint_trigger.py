@@ -19,8 +19,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seamark as sm
+from seamark.jobs.registry import list_jobs
 from seamark.model.errors import StoppedError, UserError
-from seamark.runtime.registry import list_jobs
 from tests.chaos.driver import wait_until
 from tests.threads import PATIENCE_S, RunningJob
 from tests.tokens import read_token

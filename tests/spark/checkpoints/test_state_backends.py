@@ -22,10 +22,10 @@ import seamark as sm
 from seamark.api.config import StateBackend
 from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.state_backend import FORMAT, PROVIDER, session_settings
 from seamark.savepoints.edit import bootstrap
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.rows import writing_session
+from seamark.spark.state_backend import FORMAT, PROVIDER, session_settings
 from tests.every_change import FileChanges
 
 KEYS = 20_000

@@ -19,12 +19,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seamark as sm
-from seamark.runtime import query as queries
-from seamark.runtime.checkpoint_trigger import CheckpointTrigger
-from seamark.runtime.query import StreamRun
-from seamark.runtime.start_checks import StartChecks
-from seamark.runtime.state_backend import lent_settings
+from seamark.run import query as queries
+from seamark.run.checkpoint_trigger import CheckpointTrigger
+from seamark.run.query import StreamRun
+from seamark.run.start_checks import StartChecks
 from seamark.sinks.sqlite.committer import SQLiteCommitter
+from seamark.spark.state_backend import lent_settings
 from tests.spark.jobs.test_failures import bounded_job, count, files, open_transactions
 
 PLACES: dict[str, tuple[Any, str]] = {
@@ -135,7 +135,7 @@ def test_an_execution_that_cannot_be_recorded_does_not_end_the_job(
     files(tmp_path, count=2)
     declared, clicks = bounded_job(tmp_path)
     declared.sink(clicks, sm.SQLiteSink(str(tmp_path / "out.db"), table="t"), "out")
-    monkeypatch.setattr("seamark.runtime.supervision.open_files", fail)
+    monkeypatch.setattr("seamark.run.supervision.open_files", fail)
     declared.run()
     assert count(tmp_path) == (10, 10)
     assert "record of the execution: no room. The job does not need it" in caplog.text

@@ -30,8 +30,8 @@ from seamark.model.errors import (
     PreflightError,
     TooManyFailedCheckpointsError,
 )
-from seamark.runtime.failures import CheckpointFailureReason
-from seamark.runtime.query import StreamRun
+from seamark.run.failures import CheckpointFailureReason
+from seamark.run.query import StreamRun
 from tests.chaos.driver import wait_until
 from tests.threads import RunningJob, meanwhile
 
@@ -267,7 +267,7 @@ def test_a_failing_job_is_restarted_with_growing_delays(
     )
     frame = rows.select(failing_udf(tmp_path / "log", 2)("id").alias("id"))
     job.sink(frame, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
-    with caplog.at_level(logging.WARNING, "seamark.runtime.supervision"):
+    with caplog.at_level(logging.WARNING, "seamark.run.supervision"):
         job.run()
     assert supervisor(job).restarts == 2
     assert supervisor(job).failed_checkpoints == [], "a UDF's error is no failure of a checkpoint"
@@ -306,12 +306,12 @@ def test_fixed_delay_restarts_once_and_the_next_failure_ends_the_job_which_keeps
     frame = rows.select(failing("id").alias("id"))
     job.sink(frame, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
     with (
-        caplog.at_level(logging.WARNING, "seamark.runtime.supervision"),
+        caplog.at_level(logging.WARNING, "seamark.run.supervision"),
         pytest.raises(StreamingQueryException, match="fails always"),
     ):
         job.run()
     assert supervisor(job).restarts == 1
-    said = [r.getMessage() for r in caplog.records if r.name == "seamark.runtime.supervision"]
+    said = [r.getMessage() for r in caplog.records if r.name == "seamark.run.supervision"]
     assert "fails once; restart 1 in 0.3 s (RestartStrategy.fixed_delay(" in said[0]
     assert said[1].startswith("job job fails after 1 restarts (RestartStrategy.fixed_delay(")
     assert count(tmp_path) == (5, 5), "the epoch that the restart committed"

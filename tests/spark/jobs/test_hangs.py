@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.checkpoint import coordinator
 from seamark.model.errors import CheckpointExpiredError, QueryHangsError
-from seamark.runtime import query
+from seamark.run import query
 from tests.chaos.driver import wait_until
 from tests.spark.jobs.test_failures import bounded_job, count, files, supervisor
 from tests.threads import RunningJob

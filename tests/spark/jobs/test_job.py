@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.model.errors import CheckpointError, ConfigurationError
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.chaos.driver import wait_until
 from tests.every_change import SQLiteChanges
 

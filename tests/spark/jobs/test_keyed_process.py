@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.model.errors import ConfigurationError
 from seamark.model.failpoints import reached_line
-from seamark.runtime.held_watermark import KeyedEpochs
+from seamark.run.held_watermark import KeyedEpochs
 from tests.chaos.driver import Driver, wait_until
 from tests.spark.jobs.keyed_programs import (
     CONFIG,

@@ -32,7 +32,7 @@ from seamark.api.settings import (
 )
 from seamark.files.deadline import call_within
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.supervision import Supervisor
+from seamark.run.supervision import Supervisor
 from seamark.sinks.sqlite import database
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.writer import DataStreamWriter

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from seamark.api.declarations import DeclaredSink
-from seamark.runtime.branches import United
-from seamark.runtime.layout import Layout
-from seamark.runtime.operator_uids import OperatorUids, find_uids
-from seamark.runtime.planned_query import PlannedQuery, name_part
-from seamark.runtime.plans import Compared, analysed
-from seamark.runtime.shared_stream import branches_of
+from seamark.run.branches import United
+from seamark.run.layout import Layout
+from seamark.spark.operator_uids import OperatorUids, find_uids
+from seamark.spark.planned_query import PlannedQuery, name_part
+from seamark.spark.plans import Compared, analysed
+from seamark.spark.shared_stream import branches_of
 
 JOB = "seamark.test"
 

@@ -18,8 +18,8 @@ from pyspark.sql.types import LongType
 import seamark as sm
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
-from seamark.runtime.file_sources import FilesRead, _real
 from seamark.sources.fields import RandomInt
+from seamark.spark.file_sources import FilesRead, _real
 from tests.threads import RunningJob
 
 FIELDS = {"n": RandomInt(1, 9)}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.model.job_graph import JobGraph
-from seamark.runtime.job_plan import JobPlan
+from seamark.run.job_plan import JobPlan
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from pyspark.sql.streaming import StatefulProcessor
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.job_plan import JobPlan
-from seamark.runtime.operator_uids import OperatorUids, find_uids
-from seamark.runtime.planned_query import PlannedQuery, name_part
+from seamark.run.job_plan import JobPlan
+from seamark.spark.operator_uids import OperatorUids, find_uids
+from seamark.spark.planned_query import PlannedQuery, name_part
 from tests.threads import RunningJob
 
 JOB = "seamark.test"

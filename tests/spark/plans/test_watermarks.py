@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from seamark.model.errors import WatermarkLostError
-from seamark.runtime.plans import require_watermarks
+from seamark.spark.plans import require_watermarks
 
 FILES = 4
 

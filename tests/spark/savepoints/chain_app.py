@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 
 import seamark as sm
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.spark.savepoints.stateful_programs import PROGRAMS
 
 asked = json.loads(sys.argv[1])

@@ -20,7 +20,7 @@ from pyspark.sql.group import GroupedData
 from pyspark.sql.streaming import StatefulProcessor
 
 from seamark.api.config import CheckpointConfig, StateBackend
-from seamark.runtime.state_backend import backend_settings, session_settings
+from seamark.spark.state_backend import backend_settings, session_settings
 
 START = 1_700_000_000
 NEVER_MS = 100 * 365 * 86_400_000

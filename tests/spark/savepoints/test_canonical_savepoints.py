@@ -22,8 +22,6 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.api.config import StateBackend
 from seamark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
-from seamark.runtime.operator_uids import OperatorUids, find_uids
-from seamark.runtime.planned_query import PlannedQuery
 from seamark.savepoints.record import SavepointRecord, SavepointType
 from seamark.savepoints.restore.location import (
     FORMAT,
@@ -37,6 +35,8 @@ from seamark.savepoints.restore.location import (
 from seamark.savepoints.state.layout import STRICT_DISTRIBUTION, is_keyed
 from seamark.savepoints.state.planned import PlannedState, Program, differing
 from seamark.savepoints.take.export import SavedJob, export_savepoint
+from seamark.spark.operator_uids import OperatorUids, find_uids
+from seamark.spark.planned_query import PlannedQuery
 from tests.spark.savepoints.stateful_programs import (
     MODES,
     PROGRAMS,

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seamark as sm
-from seamark.runtime.state_backend import CHANGELOG, PROVIDER, ROCKSDB_PROVIDER
+from seamark.spark.state_backend import CHANGELOG, PROVIDER, ROCKSDB_PROVIDER
 from tests.golden.make import BATCHES, HERE, RETAINED, place_of
 from tests.spark.savepoints.stateful_programs import PROGRAMS, ROCKSDB_ONLY, Place, write_input
 from tests.spark.savepoints.test_canonical_savepoints import HASHMAP, ROCKSDB, Query, restore

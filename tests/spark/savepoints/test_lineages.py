@@ -16,12 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seamark as sm
+from seamark.jobs.checkpoint_history import lineages_in
+from seamark.jobs.listing import directory_of
+from seamark.jobs.registry import find_job, list_jobs
 from seamark.model.errors import FencedError, RestoreError
 from seamark.model.job_state import JobState
 from seamark.protocol.verdicts import DriverState
-from seamark.runtime.checkpoint_history import lineages_in
-from seamark.runtime.listing import directory_of
-from seamark.runtime.registry import find_job, list_jobs
 from seamark.savepoints.restore import lineage
 from tests.chaos.driver import Driver
 from tests.spark.savepoints.restore_app import add_clicks, counting_job, counts

@@ -17,9 +17,9 @@ from pyspark.sql.streaming import DataStreamReader
 
 import seamark as sm
 from seamark.checkpoint.spark_files import read_offsets
-from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.take.checkpoint import sources_of_job
+from seamark.spark.hadoop_files import open_files
 from tests.every_change import FileChanges
 from tests.spark.jobs.test_write_stream import ids
 from tests.threads import RunningJob

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.model import failpoints
 from seamark.model.errors import DamagedCheckpointError, RestoreError
-from seamark.runtime.hadoop_files import open_files
+from seamark.spark.hadoop_files import open_files
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
 from tests.spark.savepoints.restore_app import add_clicks, counting_job, counts

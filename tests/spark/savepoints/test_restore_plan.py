@@ -23,10 +23,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
 import seamark as sm
+from seamark.jobs.registry import find_job
 from seamark.model.errors import ConfigurationError, RestoreError
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.registry import find_job
 from seamark.savepoints.claims import claim
+from seamark.spark.hadoop_files import open_files
 from tests.chaos.driver import wait_until
 from tests.every_change import FileChanges
 from tests.spark.savepoints.test_savepoints import Numbers, shown

@@ -25,12 +25,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from seamark.api.config import StateBackend
-from seamark.runtime.operator_uids import find_uids
-from seamark.runtime.planned_query import PlannedQuery
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.state.planned import Program
 from seamark.savepoints.take.export import SavedJob, export_savepoint
+from seamark.spark.operator_uids import find_uids
+from seamark.spark.planned_query import PlannedQuery
 from tests.spark.savepoints.stateful_programs import (
     PROGRAMS,
     ROCKSDB_ONLY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
-from seamark.runtime.epoch_work import BatchLimit
+from seamark.run.epoch_work import BatchLimit
 
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 

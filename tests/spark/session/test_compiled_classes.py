@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from seamark.runtime.java.compiled import classes_jar, loaded_class
+from seamark.spark.java.compiled import classes_jar, loaded_class
 
 
 def test_the_jar_is_kept_and_mended(

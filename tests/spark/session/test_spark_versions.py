@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
-from seamark.runtime.java.compiled import classes_jar, loaded_class
-from seamark.runtime.spark_versions import (
+from seamark.spark.java.compiled import classes_jar, loaded_class
+from seamark.spark.spark_versions import (
     HAS_READ_LIMITS,
     has_real_time_mode,
     has_zoned_arrow,

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 import seamark as sm
 from seamark.model.schema import Column
-from seamark.runtime.session import spark_schema
 from seamark.sinks.files import FileSink
 from seamark.sinks.files.layout import Layout, Unfit
+from seamark.spark.session import spark_schema
 
 VALUES = {
     "int": "7", "bigint": "5000000000L", "double": "2.5D", "float": "CAST(1.5 AS FLOAT)",

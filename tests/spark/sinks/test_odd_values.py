@@ -20,11 +20,11 @@ from seamark.contracts.sink import SinkContext
 from seamark.contracts.text_forms import as_text
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
-from seamark.runtime.session import require_format
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
 from seamark.sinks.internal.columns import cast_to_text, to_json
 from seamark.sinks.kafka.record_columns import RecordColumns
+from seamark.spark.session import require_format
 from seamark.verify.conformance import ODD_NAMES, ODD_VALUES, steps
 from seamark.verify.conformance.steps import JOB, UID, attempt, until_proved
 

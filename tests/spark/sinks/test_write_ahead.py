@@ -22,7 +22,7 @@ import seamark as sm
 from seamark.checkpoint import coordinator, sink_commits
 from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
-from seamark.runtime import supervision
+from seamark.run import supervision
 from tests.chaos.driver import wait_until
 
 

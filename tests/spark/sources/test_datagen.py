@@ -19,11 +19,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType
 
-from seamark.runtime import datagen
-from seamark.runtime.session import spark_session
 from seamark.sources.datagen import DatagenSource
 from seamark.sources.fields import Choice, EventTime, Field, RandomInt, Sequence, Text
 from seamark.sources.files import FileSource
+from seamark.spark import datagen
+from seamark.spark.session import spark_session
 from tests.chaos.driver import wait_until
 
 FIELDS: dict[str, Field] = {

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 import seamark as sm
-from seamark.runtime.socket_lines import PARTITION_CHARACTERS, SocketReader, lost_lines
+from seamark.spark.socket_lines import PARTITION_CHARACTERS, SocketReader, lost_lines
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.slow_sink import SlowSQLiteSink
 from tests.threads import RunningJob

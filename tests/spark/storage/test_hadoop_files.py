@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from seamark.files.local import LocalDirectory
 from seamark.model.errors import DamagedCheckpointError
-from seamark.runtime.hadoop_files import HadoopFiles, open_files
 from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.offsets import write_copy
 from seamark.savepoints.record import read_savepoint
 from seamark.savepoints.state.copies import copier
+from seamark.spark.hadoop_files import HadoopFiles, open_files
 from tests.servers.gcs import GcsServer
 from tests.servers.s3 import LocalS3
 from tests.storage_servers import serving

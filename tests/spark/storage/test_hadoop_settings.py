@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from seamark.runtime.hadoop_files import hadoop_settings
+from seamark.spark.hadoop_files import hadoop_settings
 
 
 def test_what_was_set_is_found_unchanged_and_defaults_are_left_out(spark: SparkSession) -> None:

@@ -25,9 +25,9 @@ from seamark.files import HadoopSettings, open_directory, shared_uri
 from seamark.files.local import LocalDirectory
 from seamark.files.location import Location, storage_uri
 from seamark.model.errors import CheckpointError, ConfigurationError
-from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.take.checkpoint import savepoint_of_checkpoint
+from seamark.spark.hadoop_files import open_files
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
 from tests.spark.savepoints.restore_app import add_clicks, counting_job, counts

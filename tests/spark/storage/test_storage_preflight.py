@@ -15,8 +15,8 @@ import seamark as sm
 from seamark.checkpoint.storage_check import DEADLINE_S, check_storage
 from seamark.dev.java_server import free_ports
 from seamark.model.errors import ConfigurationError, PreflightError
-from seamark.runtime.hadoop_files import HadoopFiles, open_files
-from seamark.runtime.session import file_manager_settings
+from seamark.spark.hadoop_files import HadoopFiles, open_files
+from seamark.spark.session import file_manager_settings
 from tests.servers.gcs import GcsServer
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3

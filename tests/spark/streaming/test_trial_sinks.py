@@ -20,7 +20,7 @@ from tests.spark.streaming.twins import WRITERS, Twin, both
 
 CONSOLE = """
 import sys
-from seamark.runtime.session import spark_session
+from seamark.spark.session import spark_session
 from tests.spark.streaming.twins import WRITERS
 spark = spark_session("console")
 read = spark.readStream.schema("id BIGINT, text STRING").option("maxFilesPerTrigger", 1)

@@ -17,7 +17,7 @@ from seamark.checkpoint.spark_files import StateTree, log_paths, metadata_at, un
 from seamark.files import local
 from seamark.files.local import LocalDirectory
 from seamark.model.errors import CorruptRecordError
-from seamark.runtime.operator_uids import OperatorUids
+from seamark.spark.operator_uids import OperatorUids
 
 ID = "0b2a7e86-5d0e-4a4e-8a34-3f1f0a6f2f11"
 OTHER = "5f3c1d52-97c1-4f5e-9a55-1f8e3b1f7a02"

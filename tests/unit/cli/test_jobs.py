@@ -264,7 +264,7 @@ def test_a_narrow_terminal_gets_short_ids_and_a_pipe_whole_ones(storage: Path) -
 
 def test_verbose_tells_on_stderr_which_driver_was_asked(storage: Path) -> None:
     said = seamark("list", "-v", cwd=storage.parent)
-    assert "INFO seamark.runtime.driver: job bills at http://127.0.0.1:" in said.stderr
+    assert "INFO seamark.jobs.driver: job bills at http://127.0.0.1:" in said.stderr
     assert "INFO" not in seamark("list", cwd=storage.parent).stderr
 
 

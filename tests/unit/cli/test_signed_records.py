@@ -17,7 +17,7 @@ from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.cli.main import app
 from seamark.dashboard.jobs import Jobs
 from seamark.files.local import LocalDirectory
-from seamark.runtime.token import DriverToken, sign
+from seamark.jobs.token import DriverToken, sign
 from tests.tokens import read_token
 from tests.unit.cli.listener import Listener
 

@@ -18,8 +18,8 @@ from seamark.checkpoint.executions import (
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.cli.main import app
 from seamark.files.local import LocalDirectory
+from seamark.jobs.token import DriverToken
 from seamark.model.job_state import JobState
-from seamark.runtime.token import DriverToken
 from tests.unit.cli.listener import Listener
 
 JID, TRIGGER, STARTED_S = "ab" * 16, "0" * 32, 1_700_000_000.0

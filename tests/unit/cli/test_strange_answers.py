@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from seamark.cli.main import app
 from seamark.dashboard.jobs import Jobs
-from seamark.runtime.token import DriverToken
+from seamark.jobs.token import DriverToken
 from tests.unit.cli.listener import Listener
 from tests.unit.cli.test_signed_records import CHANGES, JID, JOB, STARTED_S, record
 

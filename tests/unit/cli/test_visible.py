@@ -21,8 +21,8 @@ from seamark.cli.main import app
 from seamark.cli.terminal import say, stdout, suggest
 from seamark.cli.visible import VisibleFormatter, visible
 from seamark.files.local import LocalDirectory
+from seamark.jobs.token import DriverToken
 from seamark.model.job_state import JobState
-from seamark.runtime.token import DriverToken
 from tests.unit.cli.listener import Listener
 from tests.unit.cli.test_signed_records import JID, JOB, STARTED_S
 

@@ -48,7 +48,7 @@ from seamark.rest.actions import Actions
 from seamark.rest.connections import Connections
 from seamark.rest.live_job import LiveJob
 from seamark.rest.routes import make_app
-from seamark.runtime.failures import CheckpointFailureReason, FailedCheckpoint
+from seamark.run.failures import CheckpointFailureReason, FailedCheckpoint
 from tests.dashboard.stored import BEGUN_S, JOB_ID, write_job
 
 HERE = Path(__file__).parent / "answers"

@@ -14,10 +14,10 @@ import pytest
 from fastapi import FastAPI
 
 import seamark as sm
+from seamark.jobs.log_redaction import RedactedLog
 from seamark.model.redaction import Redactor
 from seamark.rest.connections import Connections, guarded_server
 from seamark.rest.server import Protection, listen
-from seamark.runtime.log_redaction import RedactedLog
 
 SECRET, PASSWORD = "s3cr3t-of-the-job", "hunter2-and-more"
 

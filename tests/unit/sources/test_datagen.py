@@ -1,6 +1,6 @@
 """DatagenSource and its generators: mistakes are refused by name, and rows are a pure function.
 
-The rows are made by `runtime.datagen.rows` in this process, without Spark; figures drawn from a
+The rows are made by `spark.datagen.rows` in this process, without Spark; figures drawn from a
 distribution are compared with it at a distance never reached by chance, the seed being fixed.
 tests/spark/sources/test_datagen.py compares Spark's stream with the same function.
 """
@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.datagen import rows
 from seamark.sources.datagen import DatagenSource
 from seamark.sources.fields import Choice, EventTime, Field, RandomInt, Sequence, Text
+from seamark.spark.datagen import rows
 
 EVERY_FIELD: dict[str, Field] = {
     "at": EventTime("500ms"),

@@ -19,15 +19,6 @@ from pyspark.sql import DataFrame, SparkSession
 from seamark.files import Directory
 from seamark.model.errors import SavepointError
 from seamark.model.ignored import ignored
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.planned_query import OFFSET_LOG
-from seamark.runtime.spark_versions import spark_class
-from seamark.runtime.state_backend import (
-    PROVIDER,
-    clone_session,
-    provider_of,
-    session_setting,
-)
 from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.state import write_operators, written_frames
 from seamark.savepoints.record import (
@@ -40,6 +31,15 @@ from seamark.savepoints.record import (
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.state.layout import PARTITIONS, compact_json
 from seamark.savepoints.state.planned import PlannedState, scratch
+from seamark.spark.hadoop_files import open_files
+from seamark.spark.planned_query import OFFSET_LOG
+from seamark.spark.spark_versions import spark_class
+from seamark.spark.state_backend import (
+    PROVIDER,
+    clone_session,
+    provider_of,
+    session_setting,
+)
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 """By an operator's uid its state; of a transformWithState by the name of the state variable, of a

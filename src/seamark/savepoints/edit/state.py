@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
 from seamark.model.errors import DamagedCheckpointError, SavepointError
-from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import (
     ColumnFamily,
     Operator,
@@ -36,6 +35,7 @@ from seamark.savepoints.state.rows import (
     write_files,
 )
 from seamark.savepoints.take.uncommitted import rows_of
+from seamark.spark.hadoop_files import open_files
 
 
 def read_state(

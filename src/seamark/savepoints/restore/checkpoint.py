@@ -26,10 +26,10 @@ from seamark.files.deadline import storage_call
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, CorruptRecordError, RestoreError
 from seamark.protocol.states import Seal
-from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.layout import relocated
+from seamark.spark.hadoop_files import open_files
 
 T = TypeVar("T")
 

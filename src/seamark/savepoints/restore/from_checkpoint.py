@@ -22,10 +22,8 @@ from seamark.checkpoint.spark_files import read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import CorruptRecordError
-from seamark.runtime.kafka_topics import unfit_offsets
-from seamark.runtime.operator_uids import OperatorUids, moved
-from seamark.runtime.state_backend import PROVIDER, backend_of
-from seamark.runtime.waiting_rows import unfit_rows
+from seamark.run.kafka_topics import unfit_offsets
+from seamark.run.waiting_rows import unfit_rows
 from seamark.savepoints.record import Source
 from seamark.savepoints.restore.checkpoint import (
     copy_channel_state,
@@ -41,6 +39,8 @@ from seamark.savepoints.state.files import describe_operators
 from seamark.savepoints.state.layout import PARTITIONS, StateLayout
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.state.rows import StateClasses
+from seamark.spark.operator_uids import OperatorUids, moved
+from seamark.spark.state_backend import PROVIDER, backend_of
 
 
 class CheckpointOrigin(Origin):

@@ -15,8 +15,7 @@ from seamark.checkpoint.spark_files import not_its_own
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model.durations import moment_text
 from seamark.model.errors import CorruptRecordError, DamagedCheckpointError
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.kafka_topics import Subscription, left_behind
+from seamark.run.kafka_topics import Subscription, left_behind
 from seamark.savepoints.claims import claim, claimed_by, is_owned, read_claim
 from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Source
 from seamark.savepoints.restore.location import (
@@ -32,6 +31,7 @@ from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import Action, ClaimMode, Side, SinkPlan
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.take import uncommitted
+from seamark.spark.hadoop_files import open_files
 
 
 @dataclass(frozen=True)

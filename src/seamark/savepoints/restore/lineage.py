@@ -25,19 +25,19 @@ from seamark.checkpoint.spool import load
 from seamark.checkpoint.store import CheckpointStore
 from seamark.files import Directory
 from seamark.files.location import same_place
+from seamark.jobs.job_transactions import checkpointed_job
+from seamark.jobs.registry import driver_state
 from seamark.model import failpoints
 from seamark.model.errors import CorruptRecordError, FencedError, RestoreError
 from seamark.protocol.procedures import supersede, unsettled
 from seamark.protocol.verdicts import DriverState
-from seamark.runtime.function_session import function_sessions
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.job_transactions import checkpointed_job
-from seamark.runtime.registry import driver_state
-from seamark.runtime.state_backend import clone_session
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, open_job
 from seamark.savepoints.restore.plan import Superseded
 from seamark.savepoints.restore.target import is_restored_from
+from seamark.spark.function_session import function_sessions
+from seamark.spark.hadoop_files import open_files
+from seamark.spark.state_backend import clone_session
 
 log = logging.getLogger(__name__)
 

@@ -22,11 +22,7 @@ from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, log_version, metada
 from seamark.files import Directory
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, RestoreError
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.java_calls import root_cause
-from seamark.runtime.keyed_operator import IN_FLIGHT
-from seamark.runtime.spark_versions import writing_settings
-from seamark.runtime.state_backend import CHANGELOG, FORMAT, PROVIDER, given_format, provider_of
+from seamark.run.keyed_operator import IN_FLIGHT
 from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
@@ -40,6 +36,10 @@ from seamark.savepoints.state.layout import (
 )
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.state.rows import StateClasses, read_rows, write_rows, writing_session
+from seamark.spark.hadoop_files import open_files
+from seamark.spark.java_calls import root_cause
+from seamark.spark.spark_versions import writing_settings
+from seamark.spark.state_backend import CHANGELOG, FORMAT, PROVIDER, given_format, provider_of
 
 _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
 

@@ -10,16 +10,16 @@ from seamark.api.config import StateBackend
 from seamark.api.declarations import SPARK_DIRECTORY, JobDeclaration
 from seamark.api.settings import CLAIM_MODE_VARIABLE, DROP_STATE_VARIABLE, PARALLELISM_VARIABLE
 from seamark.model.errors import ConfigurationError
-from seamark.runtime.job_plan import JobPlan
-from seamark.runtime.kafka_topics import Subscription, find_subscriptions
-from seamark.runtime.state_backend import (
+from seamark.run.job_plan import JobPlan
+from seamark.run.kafka_topics import Subscription, find_subscriptions
+from seamark.savepoints.restore.plan import ClaimMode, Side
+from seamark.savepoints.state.planned import Program
+from seamark.spark.state_backend import (
     PROVIDER,
     backend_of,
     backend_settings,
     session_setting,
 )
-from seamark.savepoints.restore.plan import ClaimMode, Side
-from seamark.savepoints.state.planned import Program
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ from pyspark.sql import SparkSession
 from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.store import CheckpointStore
+from seamark.jobs.checkpoint_history import open_store
 from seamark.model.errors import SeamarkError
-from seamark.runtime.checkpoint_history import open_store
-from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import Operator, Source
 from seamark.savepoints.restore.location import NewOperator
 from seamark.savepoints.restore.plan import Side, SinkPlan
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
+from seamark.spark.hadoop_files import open_files
 
 Waiting = Mapping[int, Callable[[], Mapping[str, SinkEpoch]]]
 """By epoch, a function that reads its transactions by the sink's uid: for each epoch from the first

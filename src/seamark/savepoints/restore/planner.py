@@ -22,8 +22,6 @@ from seamark.model.errors import (
     RestoreError,
     SeamarkError,
 )
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.operator_uids import OperatorUids
 from seamark.savepoints.record import (
     NOT_KNOWN,
     SAVEPOINT,
@@ -49,6 +47,8 @@ from seamark.savepoints.restore.plan import Action, OperatorPlan, RestorePlan, S
 from seamark.savepoints.restore.target import read_marker
 from seamark.savepoints.state.layout import PARTITIONS, hashmap_problems
 from seamark.savepoints.state.planned import PlannedState, differing, schema_text, scratch
+from seamark.spark.hadoop_files import open_files
+from seamark.spark.operator_uids import OperatorUids
 
 
 @dataclass(frozen=True)

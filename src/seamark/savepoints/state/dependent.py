@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 
 from seamark.model.errors import SavepointError
 from seamark.model.schema import quoted
-from seamark.runtime.java_calls import java_class
-from seamark.runtime.plans import CATALYST, analysed, items
 from seamark.savepoints.record import ColumnFamily, Operator, Store
+from seamark.spark.java_calls import java_class
+from seamark.spark.plans import CATALYST, analysed, items
 
 Frames = dict[tuple[str, str], DataFrame]
 """Columns `key` and `value`, and `sequence` if a key has several values, by the names of the store

@@ -25,12 +25,12 @@ from seamark.checkpoint.spark_files import (
 )
 from seamark.files import Directory
 from seamark.model.errors import CheckpointError, DamagedCheckpointError
-from seamark.runtime.java_calls import java_list, root_cause
-from seamark.runtime.operator_uids import OperatorUids
-from seamark.runtime.session import is_local
 from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Store
 from seamark.savepoints.state.layout import StateLayout, read_operators
 from seamark.savepoints.state.rows import StateClasses, hadoop_of
+from seamark.spark.java_calls import java_list, root_cause
+from seamark.spark.operator_uids import OperatorUids
+from seamark.spark.session import is_local
 
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
 """Bytes of files for one task, at least (if there are as many) and at most; a larger file is a task

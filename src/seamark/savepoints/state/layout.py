@@ -16,16 +16,16 @@ from pyspark.sql import SparkSession
 from seamark.checkpoint.spark_files import metadata_at, read_log
 from seamark.files import Directory, numbered
 from seamark.model.errors import CorruptRecordError
-from seamark.runtime.java_calls import items_of, java_list
-from seamark.runtime.operator_uids import OperatorUids
-from seamark.runtime.planned_query import OFFSET_LOG
-from seamark.runtime.spark_versions import (
+from seamark.savepoints.record import ColumnFamily, Operator, Store
+from seamark.spark.java_calls import items_of, java_list
+from seamark.spark.operator_uids import OperatorUids
+from seamark.spark.planned_query import OFFSET_LOG
+from seamark.spark.spark_versions import (
     base_of_family,
     has_several_values,
     schema_checker,
     spark_class,
 )
-from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistribution"

@@ -25,14 +25,14 @@ from pyspark.sql.types import StructType
 from seamark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadata_at
 from seamark.files import Directory
 from seamark.model.errors import RestoreError
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.java_calls import root_cause
-from seamark.runtime.operator_uids import OperatorUids
-from seamark.runtime.planned_query import refuse_unsupported
-from seamark.runtime.plans import analysed, java_plans
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 from seamark.savepoints.state.layout import PARTITIONS, StateLayout, read_operators, relocated
 from seamark.savepoints.state.rows import StateClasses
+from seamark.spark.hadoop_files import open_files
+from seamark.spark.java_calls import root_cause
+from seamark.spark.operator_uids import OperatorUids
+from seamark.spark.planned_query import refuse_unsupported
+from seamark.spark.plans import analysed, java_plans
 
 PLAN_TRIES = 3
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")

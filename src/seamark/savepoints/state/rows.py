@@ -1,6 +1,6 @@
 """Reads and writes the rows of state stores in Spark's tasks.
 
-The tasks run ``runtime/java/StateRows.java``; a jar has it (`runtime/java/compiled.py`).
+The tasks run ``spark/java/StateRows.java``; a jar has it (`spark/java/compiled.py`).
 
 Spark's own ``statestore`` source is not used. Its option for all column families with their raw
 rows (``_readAllColumnFamilies``) refuses the hashmap backend, and so does its writer. Without that
@@ -23,12 +23,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from seamark.files import in_threads
-from seamark.runtime.java.compiled import class_loader, classes_jar
-from seamark.runtime.java_calls import items_of, java_class, java_list
-from seamark.runtime.session import is_local
-from seamark.runtime.spark_versions import repartition_by_id
-from seamark.runtime.state_backend import clone_session
 from seamark.savepoints.record import Store
+from seamark.spark.java.compiled import class_loader, classes_jar
+from seamark.spark.java_calls import items_of, java_class, java_list
+from seamark.spark.session import is_local
+from seamark.spark.spark_versions import repartition_by_id
+from seamark.spark.state_backend import clone_session
 
 log = logging.getLogger(__name__)
 

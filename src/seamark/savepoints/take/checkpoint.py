@@ -15,10 +15,10 @@ from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.files import Directory
 from seamark.model.errors import SavepointError
-from seamark.runtime.operator_uids import OperatorUids
 from seamark.savepoints.record import SavepointRecord, Source
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.take.export import SavedJob, export_savepoint
+from seamark.spark.operator_uids import OperatorUids
 
 
 def sources_of_job(store: CheckpointStore) -> list[Source]:

@@ -30,10 +30,6 @@ from seamark.checkpoint.spark_files import (
 from seamark.files import Directory, in_threads
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.java_calls import root_cause
-from seamark.runtime.operator_uids import OperatorUids
-from seamark.runtime.state_backend import PROVIDER, backend_of
 from seamark.savepoints.record import (
     TAKING,
     Operator,
@@ -48,6 +44,10 @@ from seamark.savepoints.state.files import copy_state, describe_operators, state
 from seamark.savepoints.state.layout import PARTITIONS, StateLayout, compact_json, read_operators
 from seamark.savepoints.state.rows import StateClasses, StateVersion, export_rows, with_files
 from seamark.savepoints.take.uncommitted import Uncommitted, merged
+from seamark.spark.hadoop_files import open_files
+from seamark.spark.java_calls import root_cause
+from seamark.spark.operator_uids import OperatorUids
+from seamark.spark.state_backend import PROVIDER, backend_of
 
 Listed = dict[str, tuple[int, int]]
 """Bytes and CRC-32 of files, by path: a part of `SavepointRecord.files`."""

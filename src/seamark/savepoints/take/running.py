@@ -24,13 +24,13 @@ from seamark.files import Directory
 from seamark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from seamark.model.errors import SavepointError
 from seamark.model.ignored import ignored
-from seamark.runtime.drain import Drain
-from seamark.runtime.failures import reason_of
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.query import StreamRun
+from seamark.run.drain import Drain
+from seamark.run.failures import reason_of
+from seamark.run.query import StreamRun
 from seamark.savepoints.record import SavepointRecord, SavepointType, write_taking
 from seamark.savepoints.take.export import Beside, SavedJob, export_savepoint
 from seamark.savepoints.take.uncommitted import save_rows
+from seamark.spark.hadoop_files import open_files
 
 POLL_S = 0.2
 PROGRESS_S = 1.0

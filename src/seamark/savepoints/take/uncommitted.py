@@ -19,12 +19,12 @@ from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.spool import SPOOLS, spool_directory
 from seamark.files import Directory
 from seamark.model.errors import DamagedCheckpointError, SavepointError, SeamarkError
-from seamark.runtime.checkpoint_trigger import SINK_PATIENCE_S
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.query import StreamRun
+from seamark.run.checkpoint_trigger import SINK_PATIENCE_S
+from seamark.run.query import StreamRun
 from seamark.savepoints.record import SavepointRecord
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.state.copies import copier
+from seamark.spark.hadoop_files import open_files
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The size of files that a user asks for: `target_file_size=` of a sink of files.
 
 A task ends a file of that size and begins another. So that a small epoch has few files, the driver
-gives fewer tasks to the next one (`runtime/gathering.py`).
+gives fewer tasks to the next one (`run/gathering.py`).
 """
 
 from collections.abc import Iterator, Sequence

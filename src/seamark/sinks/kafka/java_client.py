@@ -1,4 +1,4 @@
-"""A `KafkaSink` for Java's client, in Spark's JVM (`runtime/java/KafkaTasks.java`).
+"""A `KafkaSink` for Java's client, in Spark's JVM (`spark/java/KafkaTasks.java`).
 
 The settings are librdkafka's, as the user's are; a setting that Java's client does not have in the
 same sense leaves the sink to the Python writer.

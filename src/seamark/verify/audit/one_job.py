@@ -19,13 +19,13 @@ from seamark.checkpoint.ledger import Ledger, LedgerEntry, read_ledger
 from seamark.checkpoint.spool import load, read_rewrites
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.read_back import UpsertingSink
+from seamark.jobs.checkpoint_history import current_directory
+from seamark.jobs.job_transactions import checkpointed_job
 from seamark.model.errors import UserError
 from seamark.model.records import read_as
-from seamark.runtime.checkpoint_history import current_directory
-from seamark.runtime.dead_letters import NO_LETTERS, for_sink
-from seamark.runtime.job_transactions import checkpointed_job
-from seamark.runtime.spark_versions import arrow_schema
+from seamark.run.dead_letters import NO_LETTERS, for_sink
 from seamark.savepoints.restore.origin import open_job
+from seamark.spark.spark_versions import arrow_schema
 from seamark.verify.audit.by_key import KeyAudit, LastWrites
 from seamark.verify.audit.cells import Ledgered
 from seamark.verify.audit.findings import Fault, Finding, FoundRow, SinkResult

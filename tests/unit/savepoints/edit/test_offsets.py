@@ -18,7 +18,7 @@ from seamark.checkpoint.store import CheckpointStore
 from seamark.files.local import LocalDirectory
 from seamark.model.errors import DamagedCheckpointError, SavepointError, UserError
 from seamark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
-from seamark.runtime.kafka_topics import Subscription
+from seamark.run.kafka_topics import Subscription
 from seamark.savepoints.edit.offsets import (
     Change,
     Move,

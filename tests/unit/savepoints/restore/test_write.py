@@ -17,7 +17,6 @@ from seamark.checkpoint.store import CheckpointStore
 from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError
-from seamark.runtime.operator_uids import OperatorUids
 from seamark.savepoints.restore.from_savepoint import SavepointOrigin, TopicChanges
 from seamark.savepoints.restore.lineage import Place
 from seamark.savepoints.restore.options import NewJob, new_side
@@ -27,6 +26,7 @@ from seamark.savepoints.restore.planner import Prepared
 from seamark.savepoints.restore.target import create, read_marker
 from seamark.savepoints.restore.write import write_job
 from seamark.savepoints.state.planned import PlannedState, Program, StateMetadata
+from seamark.spark.operator_uids import OperatorUids
 
 PATH = "file:///first"
 PARTS = {"files": SinkEpoch(3, (b"one",))}

@@ -16,7 +16,7 @@ import pytest
 from seamark.api.config import CheckpointConfig
 from seamark.checkpoint.ledger import LedgerWriter
 from seamark.files import HadoopSettings
-from seamark.runtime import job_transactions
+from seamark.jobs import job_transactions
 from seamark.verify.audit import one_job
 from seamark.verify.audit.one_job import AuditRequest, audit_job, declared_job
 from tests.unit.checkpoint.memory_sink import MemorySink

@@ -1,0 +1,1 @@
+"""Jobs seen from outside: a storage's jobs, their checkpoints, drivers, tokens, transactions."""

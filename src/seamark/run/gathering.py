@@ -1,0 +1,89 @@
+"""Fewer tasks for an epoch with little output: `target_file_size=` of a sink of files.
+
+Each task of an epoch writes files of its own. `Gathering` takes from the last epoch how many tasks
+the next one needs; `FewerTasks` runs its Spark job with so many, each of which reads the rows of
+several of the plan's partitions one after another (`coalesce`): no row is shuffled, or written
+twice. All sinks of the stream are written by these tasks.
+
+The number is no part of an epoch's identity. A repeated epoch may be divided otherwise: its
+attempt has names of its own, and the earlier one is aborted whole. So nothing is stored, and a
+run's first epoch has all its tasks.
+"""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from seamark.checkpoint.task_reports import TaskReport
+from seamark.contracts.sink import FileSizeSink
+from seamark.spark.plans import name_of, scala_class
+
+log = logging.getLogger(__name__)
+
+_SQL = "org.apache.spark.sql.execution"
+LONGEST_S = 1.0
+"""How long a gathered task may take, while there are cores for more tasks: gathering must not cost
+an epoch more than that. The tasks' work below the sink, an aggregation's too, is gathered with
+it."""
+
+
+class Gathering:
+    """The number of tasks for each epoch of one run. `cores` is how many tasks run at once."""
+
+    def __init__(self, sinks: Mapping[str, object], cores: int) -> None:
+        self._sizes = {
+            uid: int(sink.target_file_size)
+            for uid, sink in sinks.items()
+            if isinstance(sink, FileSizeSink) and sink.target_file_size
+        }
+        self._cores = cores
+        self.tasks = 0
+        """The most tasks for the next epoch; 0: as many as there are."""
+
+    def after_epoch(self, tasks: Sequence[TaskReport]) -> None:
+        """Set the number for the next epoch, by the reports of the last one."""
+        written = {
+            uid: sum(task.sinks[uid].file_bytes for task in tasks if uid in task.sinks)
+            for uid in self._sizes
+        }
+        if not any(written.values()):  # an epoch without rows tells nothing
+            return
+        files = max(math.ceil(written[uid] / size) for uid, size in self._sizes.items())
+        busy_s = sum(task.ended_at - task.started_at for task in tasks)
+        needed = max(files, min(math.ceil(busy_s / LONGEST_S), self._cores), 1)
+        if needed != self.tasks:
+            log.info("the next epochs are written by at most %d tasks", needed)
+        self.tasks = needed
+
+
+@dataclass(frozen=True)
+class FewerTasks:
+    """An epoch's tasks, at most so many; 0: as many as there are. `stream` is the Spark query that
+    has planned the epoch."""
+
+    stream: Any
+    tasks: int
+
+    def of(self, rdd: Any) -> Any:
+        """Return an RDD for these tasks. `rdd` is the planned one, whose plan ends in the
+        pre-commit. Called in the thread of `foreachBatch`."""
+        if not self.tasks or rdd.getNumPartitions() <= self.tasks:
+            return rdd
+        plan = self.stream.lastExecution().executedPlan()
+        if name_of(plan) != "MapInArrowExec":  # adaptive execution, which gathers by itself
+            log.info("an epoch's tasks are not gathered: its plan ends in %s", name_of(plan))
+            return rdd
+        try:
+            fewer = scala_class(plan, f"{_SQL}.CoalesceExec")(self.tasks, plan.child())
+            children = scala_class(plan, "java.util.ArrayList")()
+            children.add(fewer)
+            as_seq = scala_class(plan, "org.apache.spark.api.python.PythonUtils").toSeq
+            # All nodes below stay the same objects: Spark reads the epoch's figures from them.
+            return plan.withNewChildren(as_seq(children)).execute()
+        except (Py4JError, TypeError) as error:  # nothing has run yet, and more files do no harm
+            log.warning("this version of Spark gathers no tasks: %s", error)
+            return rdd

@@ -1,0 +1,198 @@
+"""`sm.process`: a slow function without state, which an unaligned epoch interrupts.
+
+Its result is a Spark operator like any other. But a sink that is given this result as it is takes
+the function's *input* in the job's stream, and the sink's tasks call the function on each slice of
+rows before they write (`pre_commit.py`). So the deadline holds for the function too, and rows that
+it has not seen are the task's channel state (docs/unaligned.md).
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from seamark.api.checks import one_of
+from seamark.api.declarations import DeclaredSink
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import quoted
+from seamark.spark.connect import require_classic
+from seamark.spark.session import spark_schema
+from seamark.spark.spark_versions import arrow_schema
+
+_MODES = ("batch", "row")
+_MARK = "_seamark_process"
+_NO_KEY = "CAST(NULL AS BINARY) AS key"
+_DIRECT = re.compile(
+    r"(?:CAST\()?(?P<column>`(?:[^`]|``)+`)(?: AS (?P<type>BINARY)\))?(?: AS `?(?P<name>\w+)`?)?"
+)
+"""The SQL that a task can do on a column in Arrow: take it, name it, cast it to bytes."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A function over the rows of `source`, and the shape of its result. `columns` has, for each
+    column of the sink, the result's column ("" for nulls), its name for the sink, and whether it
+    becomes bytes."""
+
+    uid: str
+    function: Callable[[Any], Any]
+    mode: str
+    schema: pa.Schema
+    columns: tuple[tuple[str, str, bool], ...] = ()
+
+    def results(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the function's results for the batch. Raises the function's error, and TypeError
+        for a result of another type or shape."""
+        if self.mode == "row":
+            rows = [one for row in batch.to_pylist() for one in _listed(self.function(row))]
+            for row in rows:
+                self._require_all(row)  # Arrow would take null for a missing one
+            if rows:
+                for name in (c.name for c in self.schema if "timestamp" in str(c.type)):
+                    kind = self.schema.field(name).type
+                    rows = [{**row, name: _moment(row[name], kind)} for row in rows]
+                yield pa.RecordBatch.from_pylist(rows, self.schema)
+            return
+        given = self.function(batch)
+        for result in [given] if isinstance(given, pa.RecordBatch) else given or ():
+            if not isinstance(result, pa.RecordBatch):
+                raise TypeError(
+                    f"process {self.uid!r}: the function gave {type(result).__name__}; give a "
+                    "pyarrow.RecordBatch, or several"
+                )
+            self._require_all(result.schema.names)
+            yield result.select(self.schema.names).cast(self.schema)
+
+    def _require_all(self, names: Collection[str]) -> None:
+        if missing := [name for name in self.schema.names if name not in names]:
+            raise TypeError(
+                f"process {self.uid!r}: the function's result lacks the columns "
+                f"{', '.join(missing)} of the schema; it has {', '.join(names)}"
+            )
+
+    def for_sink(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the results for the batch, with the sink's columns."""
+        for result in self.results(batch):
+            taken = []
+            for column, _, as_bytes in self.columns:
+                values = result.column(column) if column else pa.nulls(result.num_rows)
+                taken.append(values.cast(pa.binary()) if as_bytes else values)
+            yield pa.RecordBatch.from_arrays(taken, [name for _, name, _ in self.columns])
+
+
+def process(
+    dataframe: DataFrame,
+    function: Callable[[Any], Any],
+    schema: str | StructType,
+    *,
+    uid: str,
+    mode: str = "batch",
+) -> DataFrame:
+    """Return the rows that a slow function makes of a stream's, without state: a model, a lookup.
+
+    schema: the columns of the result, as DDL (``"id BIGINT, score DOUBLE"``) or a StructType.
+    uid: its name in messages.
+    mode: ``"batch"``: the function takes a `pyarrow.RecordBatch` and returns one, several, or None.
+        ``"row"``: it takes a dict and returns a dict, several, or None. It is called for slices of
+        a batch, and again for the same rows after a failure.
+
+    Give the result to sinks as it is, and unaligned epochs interrupt the function
+    (docs/unaligned.md). A step of Spark's behind it, e.g. a ``select``, makes it an operator of
+    Spark's, which is never interrupted. Each sink calls the function itself. Raises
+    ConfigurationError.
+    """
+    require_classic(dataframe, f"process {uid!r}")
+    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
+        raise ConfigurationError(
+            f"process {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
+        )
+    if not callable(function):
+        raise ConfigurationError(f"process {uid!r}: function is {function!r}; give a function")
+    one_of(mode, _MODES, f"process {uid!r}: mode")
+    zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
+    made = Process(uid, function, mode, _arrow_schema(schema, uid, zone))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from made.results(batch)
+
+    result = dataframe.mapInArrow(run, schema)
+    vars(result)[_MARK] = (dataframe, made)
+    return result
+
+
+def interruptible(declared: DeclaredSink) -> DeclaredSink:
+    """Return a declared sink that takes the function's input, if its DataFrame is the result of
+    `process` as it is, and a task can make the sink's columns from the result."""
+    mark = vars(declared.dataframe).get(_MARK)
+    columns = _direct(declared.select_expressions) if mark else None
+    if mark is None or columns is None:
+        return declared
+    source, made = mark
+    texts = (pa.string(), pa.binary())
+    if any(
+        as_bytes and column and made.schema.field(column).type not in texts
+        for column, _, as_bytes in columns
+    ):
+        return declared
+    names = tuple(quoted(name) for name, _ in spark_schema(source))
+    bound = replace(made, columns=columns)
+    return replace(declared, dataframe=source, select_expressions=names, process=bound)
+
+
+def _direct(expressions: Sequence[str]) -> tuple[tuple[str, str, bool], ...] | None:
+    columns = []
+    for expression in expressions:
+        if expression == _NO_KEY:
+            columns.append(("", "key", True))
+            continue
+        match = _DIRECT.fullmatch(expression)
+        if match is None or expression.startswith("CAST(") != bool(match["type"]):
+            return None
+        column = match["column"][1:-1].replace("``", "`")
+        columns.append((column, match["name"] or column, bool(match["type"])))
+    return tuple(columns)
+
+
+def _arrow_schema(schema: str | StructType, uid: str, zone: str) -> pa.Schema:
+    try:
+        made = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+    except Exception as error:
+        raise ConfigurationError(
+            f"process {uid!r}: schema is {schema!r}, which Spark does not read: {error}"
+        ) from None
+    return arrow_schema(made, zone)
+
+
+def _moment(value: Any, kind: pa.DataType) -> Any:
+    """Return a value with its datetimes as Spark reads those of a Python function: one without a
+    zone is this machine's local time, and TIMESTAMP_NTZ takes the time on the clock. Arrow would
+    take UTC for both."""
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind) and isinstance(value, datetime):
+        if value != value:  # pandas' NaT
+            return None
+        plain: datetime = getattr(value, "to_pydatetime", lambda: value)()  # pandas'
+        if kind.tz is None:
+            return plain.replace(tzinfo=None)
+        return plain if plain.tzinfo else plain.astimezone()
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        return {part.name: _moment(value.get(part.name), part.type) for part in kind}
+    if pa.types.is_list(kind):
+        return [_moment(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        pairs = value.items() if isinstance(value, dict) else value
+        return [(_moment(k, kind.key_type), _moment(v, kind.item_type)) for k, v in pairs]
+    return value
+
+
+def _listed(result: Any) -> list[dict[str, Any]]:
+    if result is None:
+        return []
+    return [result] if isinstance(result, dict) else list(result)

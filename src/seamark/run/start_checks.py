@@ -1,0 +1,192 @@
+"""The checks of a run before its query starts: whether it can go on from what earlier runs left.
+
+Spark would go on from another program's or another place's offsets and state, and drop or repeat
+rows; each check refuses that with the remedy.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamark.checkpoint.checkpointed_job import CheckpointedJob
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.drained import is_drained
+from seamark.checkpoint.inspection import damaged, require_sound
+from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, read_log, read_offsets
+from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.files import Directory, numbered
+from seamark.model.errors import (
+    ConfigurationError,
+    DrainedError,
+    RecordNotStoredError,
+    SeamarkError,
+)
+from seamark.protocol.procedures import put_back_decision, put_back_plans
+from seamark.run.job_plan import JobPlan
+from seamark.run.kafka_topics import find_subscriptions, unfit_offsets
+from seamark.run.waiting_rows import unfit_rows
+from seamark.spark.operator_uids import OperatorUids, moved
+from seamark.spark.socket_lines import lost_lines
+from seamark.spark.state_backend import PROVIDER, check_backend
+
+log = logging.getLogger(__name__)
+
+_BY_SAVEPOINT = (
+    "or let the job as it was end with a savepoint (stop -p), and restore that, by uid: seamark "
+    "run -s PATH"
+)
+
+
+def offsets_of(spark: Directory, uids: OperatorUids, epoch: int) -> list[Any]:
+    """Return the sources' offsets in an epoch's entry of Spark's offset log, by `source_lines`."""
+    return uids.lines_of(read_offsets(spark, epoch))
+
+
+class StartChecks:
+    """The checks of one run; `settings` are those of Spark for its query alone."""
+
+    def __init__(
+        self, job: CheckpointedJob, plan: JobPlan, settings: Mapping[str, str], *, real_time: bool
+    ) -> None:
+        self._job, self._name, self._store = job, job.name, job.store
+        self._spark_files = job.store.spark_files
+        self._plan, self._uids = plan, plan.uids
+        self._provider = settings.get(PROVIDER)
+        self._real_time = real_time
+
+    def before(self) -> None:
+        """Look for damage, another state backend or moved parts, before anything is written."""
+        self._job.require_client_for_rows()
+        try:
+            while put_back_decision((decided := self._store.latest_decision()) + 1, self._store):
+                pass
+            put_back_plans(decided, self._store)
+            require_sound(self._store, self._job.find_damaged_rows)
+            if self._provider is not None:
+                stateful = self._uids.operator_count > 0
+                check_backend(self._name, self._spark_files, self._provider, stateful=stateful)
+            decided = self._store.latest_decision()
+            if decided >= 0:
+                self._require_names(read_log(self._spark_files, f"offsets/{decided}")[0])
+            offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
+            self._require_places(offsets)
+            self._require_offsets(offsets)
+            self._require_channel_state(decided)
+        except SeamarkError:
+            raise
+        except OSError as error:
+            raise RecordNotStoredError(
+                f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
+                "check the address, and that its server runs and can be reached from here"
+            ) from error
+
+    def _require_channel_state(self, decided: int) -> None:
+        """Raise DamagedCheckpointError if rows in the channel state cannot be read,
+        ConfigurationError if the program cannot take them."""
+        state = self._store.channel_state(decided)
+        if why := unfit_rows(state, self._plan):
+            raise ConfigurationError(
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, {why}"
+            )
+        if state.stages and self._real_time:
+            raise ConfigurationError(
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, which "
+                'real-time mode cannot take. Run the job once more without execution="real-time", '
+                "and end it with a savepoint (stop -p), which leaves no channel state"
+            )
+        if problems := self._job.find_damaged_channel_state(state):
+            raise damaged(self._store, decided, problems)
+
+    def _require_places(self, offsets: Sequence[str] | None) -> None:
+        """Raise ConfigurationError if an operator or source has another one's place in the plan, or
+        if there are more or fewer. Spark goes by the numbers of the places, and would silently give
+        it the other's state or offsets. `offsets` are the sources' at the last decision, None
+        before the first."""
+        if offsets is not None:
+            self._require_counts(len(offsets))
+        sources = {} if self._uids.source_names else self._uids.sources  # Spark goes by names
+        places = {"operator": self._uids.operators, "source": sources}
+        before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
+        for kind, now in places.items():
+            if moves := list(moved(kind, before.get(kind, ()), now)):
+                raise ConfigurationError(
+                    f"job {self._name}: {'; '.join(moves)}. Spark would give each what belongs to "
+                    f"the other. Put them back as they were; {_BY_SAVEPOINT}"
+                )
+
+    def _require_names(self, metadata: Mapping[str, Any]) -> None:
+        """Raise ConfigurationError if sources have got or lost their names in Spark: it would read
+        them from other directories, and by their places."""
+        before = (metadata.get("conf") or {}).get(SOURCE_EVOLUTION) == "true"
+        if self._uids.source_lines and before != bool(self._uids.source_names):
+            have, lack = ("names", "none") if before else ("no names", "some")
+            raise ConfigurationError(
+                f"job {self._name}: the sources of its checkpoint have {have} of Spark's own "
+                f"(DataStreamReader.name), and the program gives {lack}; Spark cannot go on from "
+                f"it. Put that back as it was; {_BY_SAVEPOINT}"
+            )
+
+    def _require_counts(self, readings: int) -> None:
+        states = numbered(self._spark_files.list("state"))
+        for what, before, now in (
+            ("stateful operators", len(states), self._uids.operator_count),
+            ("readings of sources", readings, len(self._uids.source_lines)),
+        ):
+            if before != now:
+                raise ConfigurationError(
+                    f"job {self._name}: its checkpoint has {before} {what}, the program {now}. "
+                    "Spark goes by their numbers and cannot go on from it. Put the program back "
+                    f"as it was; {_BY_SAVEPOINT} (what two operators had that are one now is "
+                    "dropped with -n). A job of an earlier Seamark computed what several sinks "
+                    "share once for each: docs/shared-streams.md"
+                )
+
+    def _require_offsets(self, offsets: Sequence[str] | None) -> None:
+        """Raise ConfigurationError if a source has offsets of another kind, or of a topic in Kafka
+        that it does not read. Spark would fail in the next epoch, or leave out rows."""
+        if offsets is None:
+            return
+        reading = find_subscriptions(self._plan)
+        if problems := unfit_offsets(self._name, offsets, self._uids, reading):
+            raise ConfigurationError(f"job {self._name}: {'; '.join(problems)}")
+
+    def after(self, coordinator: Coordinator) -> None:
+        """Look for a drain and for lost lines, when older drivers' epochs are settled."""
+        self._look_for_drain(coordinator)
+        self._tell_lost_lines(coordinator)
+
+    def _look_for_drain(self, coordinator: Coordinator) -> None:
+        """Raise DrainedError if the job was drained. Forget a drain cut off before its decision:
+        its epoch has closed no window, and is planned again with the watermark of before."""
+        decided, planned = coordinator.last_committed, self._store.latest_planned()
+        if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
+            path = self._store.external_path(decided)
+            raise DrainedError(
+                f"job {self._name} was drained: its windows are closed, and rows that came now "
+                "would be dropped as late. To go on after what it has read, restore its savepoint, "
+                f"or {path}: seamark run -s PATH"
+            )
+        if planned > decided and is_drained(self._spark_files.read(f"offsets/{planned}")):
+            log.warning("the drain that was begun at epoch %d is forgotten", planned)
+            self._store.void_offsets(planned)
+            # At-most-once: the epoch was claimed, but it read nothing; its next plan may be done.
+            self._store.files.delete(f"epochs/{planned}/started.json")
+
+    def _tell_lost_lines(self, coordinator: Coordinator) -> None:
+        """Log the number of socket lines lost by an epoch that is to run again."""
+        decided, planned = coordinator.last_committed, self._store.latest_planned()
+        if planned <= decided:
+            return
+        before, now = (
+            offsets_of(self._spark_files, self._uids, epoch) if epoch >= 0 else []
+            for epoch in (decided, planned)
+        )
+        places = dict(enumerate(self._uids.source_lines))  # a source may stand at several
+        lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
+        for number, rows in lost.items():
+            log.warning(
+                "job %s: epoch %d was planned by an earlier run, which did not decide it. The %d "
+                "lines that it had read of source %s are lost: a socket sends nothing twice. The "
+                "epoch runs again without them",
+                self._name, planned, rows, self._uids.of_source(number),
+            )  # fmt: skip

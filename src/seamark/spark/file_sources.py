@@ -1,0 +1,93 @@
+"""Finds the files that Spark's file sources read, so that no sink of the job writes among them."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from seamark.files.location import Location, local_of, place_of
+from seamark.model.ignored import ignored
+from seamark.spark.java_calls import items_of, java_class
+from seamark.spark.planned_query import sources_of
+from seamark.spark.plans import items, name_of
+
+_HADOOP = "org.apache.hadoop.fs"
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """What a file source reads: the files in the directories, or the files, that `path` names; it
+    may be a pattern of Hadoop's. Files deeper down are read only in directories of partitions, or
+    if it is `recursive`. `names` is a pattern of the files' names."""
+
+    path: str
+    recursive: bool
+    names: str
+
+    @property
+    def place(self) -> str:
+        """The place, for `SourcePart.places`."""
+        return f"files: {self.path}" + (f"/{self.names}" if self.names != "*" else "")
+
+    def reads(self, file: str) -> bool:
+        """Tell whether the source reads a `FilesSink.example_file`."""
+        parts = _real(file).split("/") if file else []
+        for pattern in items_of(java_class(_jvm(), f"{_HADOOP}.GlobExpander").expand(self.path)):
+            wanted = str(pattern).split("/")
+            below = parts[len(wanted) : -1]
+            deep = self.recursive or any("=" in part for part in below)
+            hidden = any(part.startswith((".", "_")) for part in below)
+            if (
+                len(wanted) <= len(parts)
+                and all(map(_fits, wanted, parts))
+                and (not below or (deep and not hidden))
+                and _fits(self.names, parts[-1])
+            ):
+                return True
+        return False
+
+
+def files_read(frame: DataFrame) -> list[FilesRead]:
+    """Return what the file sources in a DataFrame read. A path that Spark cannot use is left out:
+    its start says so."""
+    reads = []
+    for leaf in sources_of(frame):
+        # Only the sources of Spark's file formats have such a name.
+        if name_of(leaf) == "StreamingRelation" and leaf.sourceName().startswith("FileSource["):
+            pairs = items(leaf.dataSource().options())
+            options = {str(pair._1()).lower(): str(pair._2()) for pair in pairs}
+            with ignored("the path of a file source"):
+                path = java_class(_jvm(), f"{_HADOOP}.Path")(options["path"])
+                conf = frame.sparkSession._jsparkSession.sessionState().newHadoopConf()
+                whole = path.getFileSystem(conf).makeQualified(path).toString()
+                recursive = options.get("recursivefilelookup", "").lower() == "true"
+                names = options.get("pathglobfilter", "*")
+                reads.append(FilesRead(_real(whole), recursive, names))
+    return reads
+
+
+def is_directory(path: object, directory: str) -> bool:
+    """Tell whether a sink's `path`, or None, is `directory`."""
+    return isinstance(path, str) and _real(path) == _real(directory)
+
+
+def _real(path: str) -> str:
+    """Return a local path without symbolic links, or a URI."""
+    uri = Location.parse(path, "path").uri
+    local = local_of(uri)
+    return place_of(uri) if local is None else os.path.realpath(local)
+
+
+def _fits(wanted: str, part: str) -> bool:
+    """Tell whether a part of a pattern may be a part of a path, whose ``day=*`` is any value."""
+    if part.endswith("=*") and wanted.startswith(part[:-1]):
+        return True
+    return wanted == part or bool(
+        java_class(_jvm(), f"{_HADOOP}.GlobPattern")(wanted).matches(part)
+    )
+
+
+def _jvm() -> Any:
+    return SparkContext._jvm

@@ -1,0 +1,124 @@
+"""The function of `sm.process` on Arrow batches, as a sink's task calls it; no Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from seamark.run.process import Process, _direct
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+COLUMNS = (("name", "key", True), ("id", "id", False), ("", "none", True))
+BATCH = pa.RecordBatch.from_pydict({"id": [1, 2, 3]})
+
+
+def results(function: Any, mode: str) -> list[dict[str, Any]]:
+    made = Process("p", function, mode, SCHEMA, COLUMNS)
+    return [row for batch in made.for_sink(BATCH) for row in batch.to_pylist()]
+
+
+def named(batch: pa.RecordBatch) -> pa.RecordBatch:
+    names = pa.array([f"n{n}" for n in batch.column("id").to_pylist()])
+    return pa.RecordBatch.from_arrays([names, batch.column("id")], ["name", "id"])
+
+
+def test_by_batch() -> None:
+    expected = [{"key": f"n{n}".encode(), "id": n, "none": None} for n in (1, 2, 3)]
+    assert results(named, "batch") == expected
+    assert results(lambda batch: (named(batch.slice(n, 1)) for n in range(3)), "batch") == expected
+    assert results(lambda batch: None, "batch") == []
+
+
+def test_by_row() -> None:
+    def function(row: dict[str, Any]) -> Any:
+        one = {"id": row["id"], "name": "x"}
+        return {1: None, 2: one, 3: [one, one]}[row["id"]]
+
+    assert [row["id"] for row in results(function, "row")] == [2, 3, 3]
+
+
+@pytest.fixture
+def in_new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_new_york")
+def test_rows_have_datetimes_as_of_sparks_own_python_functions() -> None:
+    """Seen in Spark: a UDF's datetime without a zone is this machine's local time; of one with a
+    zone TIMESTAMP_NTZ takes the clock's time."""
+    at, ntz = pa.timestamp("us", tz="Asia/Tokyo"), pa.timestamp("us")
+    schema = pa.schema(
+        [
+            ("at", at),
+            ("ntz", ntz),
+            ("part", pa.struct([("n", pa.int64()), ("at", at)])),
+            ("list", pa.list_(pa.struct([("ntz", ntz)]))),
+            ("map", pa.map_(pa.string(), at)),
+            ("null", at),
+        ]
+    )
+    noon = datetime(2026, 1, 1, 12)
+    paris = noon.replace(tzinfo=timezone(timedelta(hours=1)))
+
+    def row(moment: datetime) -> dict[str, Any]:
+        return {
+            "at": moment,
+            "ntz": moment,
+            "part": {"n": 1, "at": moment},
+            "list": [{"ntz": moment}, None],
+            "map": [("k", moment)],
+            "null": pd.NaT,
+        }
+
+    made = Process("p", lambda _: [row(noon), row(paris), row(pd.Timestamp(noon))], "row", schema)
+    (found,) = made.results(BATCH.slice(0, 1))
+    in_utc = [datetime(2026, 1, 1, hour, tzinfo=timezone.utc) for hour in (17, 11, 17)]
+    fixed = {"null": None, "ntz": noon, "list": [{"ntz": noon}, None]}
+    assert found.to_pylist() == [{**row(moment), **fixed} for moment in in_utc]
+
+
+def test_a_wrong_result_is_named() -> None:
+    with pytest.raises(TypeError, match=r"process 'p': the function gave int"):
+        results(lambda batch: [7], "batch")
+    with pytest.raises(TypeError, match=r"lacks the columns name of the schema; it has id"):
+        results(lambda batch: batch, "batch")
+    with pytest.raises(TypeError, match=r"lacks the columns name of the schema; it has id, nmae"):
+        results(lambda row: {"id": 1, "nmae": "x"}, "row")
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("`id`", ("id", "id", False)),
+        ("`a``b`", ("a`b", "a`b", False)),
+        ("`id` AS topic", ("id", "topic", False)),
+        ("CAST(`id` AS BINARY) AS key", ("id", "key", True)),
+        ("CAST(`id` AS BINARY)", ("id", "id", True)),
+        ("CAST(NULL AS BINARY) AS key", ("", "key", True)),
+        ("CAST(`id` AS STRING)", None),
+        ("`id` AS BINARY)", None),
+        ("to_json(struct(*)) AS value", None),
+        ("id", None),
+    ],
+)
+def test_columns_that_need_no_spark(expression: str, found: tuple[str, str, bool] | None) -> None:
+    assert _direct([expression]) == (None if found is None else (found,))
+    assert _direct(["`x`", expression]) is None or found is not None
+
+
+def test_it_is_sent_to_workers() -> None:
+    from pyspark import cloudpickle
+
+    made = Process("p", lambda row: row, "row", SCHEMA)
+    assert cloudpickle.loads(cloudpickle.dumps(replace(made))).schema == SCHEMA
