@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -23,11 +23,13 @@ from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.sink import WriterContext
 from seamark.model.errors import PreCommitError
 from seamark.model.redaction import Redactor, secrets_in
-from seamark.run.gathering import FewerTasks
 from seamark.run.in_flight import Deadline, read_lane
 from seamark.run.layout import Layout
 from seamark.run.task_attempt import EpochTasks, TaskAttempt
 from seamark.spark.java_calls import items_of
+
+if TYPE_CHECKING:  # it is the driver's: each worker would import Spark's plans and jars with it
+    from seamark.run.gathering import FewerTasks
 
 RESULT_SCHEMA = "report binary"
 ORDER = "seamark.order"
@@ -151,7 +153,9 @@ def _result(report: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column], ["report"])
 
 
-def run_tasks(frame: DataFrame, order: Order, fewer: FewerTasks | None = None) -> list[TaskReport]:
+def run_tasks(
+    frame: DataFrame, order: Order, fewer: "FewerTasks | None" = None
+) -> list[TaskReport]:
     """Run an epoch's tasks, and return the reports of the winning attempts. Without `order.write`
     there are no reports. `frame` is the argument of `foreachBatch`, for a stream with `pre_commit`
     at its end. Called in the thread of `foreachBatch`."""
