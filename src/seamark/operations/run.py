@@ -32,6 +32,7 @@ from seamark.api.settings import (
 )
 from seamark.model.errors import MissingDependencyError, UserError
 from seamark.model.uncaught import is_said
+from seamark.operations.program_file import require_program
 from seamark.runtime import class_archive
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
@@ -166,8 +167,8 @@ class Program:
         """Return the command to execute, and its environment. Raises UserError if there is no such
         program or setting, or an option cannot be obeyed."""
         elsewhere = self.runs_on_a_cluster and _ELSEWHERE.match(self.app)
-        if not elsewhere and not Path(self.app).is_file():
-            raise UserError(f"{self.app}: there is no such file; give the path of a Python program")
+        if not elsewhere:
+            require_program(Path(self.app))
         check_command_line(self.settings)
         said = {
             RUN_VARIABLE: "1",
