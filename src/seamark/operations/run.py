@@ -31,7 +31,7 @@ from seamark.api.settings import (
     check_command_line,
 )
 from seamark.model.errors import MissingDependencyError, UserError
-from seamark.model.uncaught import is_said
+from seamark.model.uncaught import last_words
 from seamark.operations.program_file import require_program
 from seamark.runtime import class_archive
 
@@ -237,12 +237,12 @@ def prepare_program() -> None:
     def show(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
-        if not is_said(error):
+        if (words := last_words(error)) is None:
             before(kind, error, traceback)
             return
         is_mistake = isinstance(error, UserError)
         name = "" if is_mistake else f"{kind.__name__}: "
-        print(f"seamark: {name}{error}", file=sys.stderr)  # noqa: T201 - the program's last words
+        print(f"seamark: {name}{words}", file=sys.stderr)  # noqa: T201 - the program's last words
         raise SystemExit(2 if is_mistake else 1)  # from an excepthook this sets the exit code
 
     sys.excepthook = show
