@@ -48,6 +48,13 @@ def own_lines_in(text: str) -> str:
     return "".join(frame for frame in frames if _is_own(frame.removeprefix('  File "')))
 
 
+def shown(error: BaseException) -> str:
+    """Return type, text and place of an error of the program's function, in one line."""
+    own = [line for line in traceback.extract_tb(error.__traceback__) if _is_own(line.filename)]
+    at = f" (in {own[-1].name}, {own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {error}{at}"
+
+
 def _is_own(filename: str) -> bool:
     if filename.startswith(_PYTHONS):
         return "-packages" in filename and not _OTHERS.search(filename)

@@ -607,7 +607,8 @@ class StreamRun(QueryRun):
         if cause is None:
             cause = java_class(jvm, "java.lang.RuntimeException")(text)
         made = java_class(jvm, "org.apache.spark.sql.streaming.StreamingQueryException")
-        death = made("", cause, "STREAM_FAILED", jvm.PythonUtils.toScalaMap(words))
+        said = f"[STREAM_FAILED] Query {query.id} (run {query.runId}) has failed: {text}"
+        death = made(said, cause, "STREAM_FAILED", jvm.PythonUtils.toScalaMap(words))
         getattr(query._jsq.streamingQuery(), "streamDeathCause_$eq")(death)
 
     def stop_soon(self) -> None:
