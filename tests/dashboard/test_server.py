@@ -260,6 +260,9 @@ def test_a_storage_without_jobs_is_empty_and_the_server_ends_cleanly(tmp_path: P
         found = dashboard.ask("/jobs/overview").json
         assert found == {"jobs": [], "storage": f"file://{tmp_path}/none"}
         assert not (tmp_path / "none").exists()
+        said = dashboard.said()
+        assert f"{tmp_path}/none is not there, or is no directory" in said
+        assert "check --storage" in said
         assert dashboard.stop() == 0
 
 

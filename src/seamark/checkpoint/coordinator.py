@@ -25,6 +25,7 @@ from functools import partial
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
+from seamark.checkpoint.copied import require_no_copy
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.ledger import LedgerWriter
@@ -136,6 +137,7 @@ class Coordinator:
         job, store = self._job, self._store
         if self.identity is None:
             store.preflight()
+            require_no_copy(store, self._run.open_files)
         else:  # a restart in the same program: the job must be the same
             store.check_identity(self.identity)
         self.identity = store.open(job.name)

@@ -209,12 +209,14 @@ class CheckpointStore:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "started_at": time.time(),
+            "directory": self.uri,
             **more,
         }
         return self._create("lease", f"lease/{generation}.json", holder)
 
     def newest_lease(self) -> Mapping[str, Any] | None:
-        """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``), or None."""
+        """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``,
+        ``directory``: missing in older ones), or None."""
         newest = max(self.generations(), default=None)
         return None if newest is None else self._open("lease", f"lease/{newest}.json")
 

@@ -213,11 +213,19 @@ def dashboard(
     """
     from seamark.dashboard.server import Served, run_dashboard
     from seamark.operations.browser_programs import allowed_programs
+    from seamark.operations.reading import nothing_at
     from seamark.operations.storage import storage_of
 
     served = Served(address, port, certificate, token_file, login_header, proxy or ())
     programs = allowed_programs(allow_run or ())
-    run_dashboard(storage_of(storage), served, programs, _announce)
+    uri = storage_of(storage)
+
+    def announce(address: str) -> None:
+        if why := nothing_at(uri):  # no refusal: the first job may start later
+            echo(f"seamark: {why}", err=True)
+        _announce(address)
+
+    run_dashboard(uri, served, programs, announce)
 
 
 def _announce(address: str) -> None:

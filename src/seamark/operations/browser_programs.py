@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seamark.dashboard.programs import Programs
-from seamark.model.errors import OperationFailedError, UserError
+from seamark.model.errors import OperationFailedError
+from seamark.operations.program_file import require_program
 from seamark.operations.run import Program
 from seamark.operations.run_detached import ProgramEndedError, run_detached
 from seamark.rest.models import ProgramRunRequest
@@ -14,8 +15,7 @@ def allowed_programs(paths: Sequence[str]) -> Programs:
     """Return the programs that a dashboard's browser may start. Raises UserError for a path that is
     no file."""
     for path in paths:
-        if not Path(path).is_file():
-            raise UserError(f"--allow-run {path}: there is no such file; give a Python program")
+        require_program(Path(path), "--allow-run ")
 
     def start(asked: ProgramRunRequest) -> str:
         program = Program(

@@ -32,6 +32,7 @@ from seamark.model.errors import (
 from seamark.model.job_state import OUTSIDE
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.locations import LocationReport, read_location
+from seamark.operations.program_file import require_program
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -62,8 +63,7 @@ def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> "list[Job]":
     from seamark.job import Job
     from seamark.streaming.job import StreamJob
 
-    if not app.is_file():
-        raise UserError(f"{app}: there is no such file; give the path of a Python program")
+    require_program(app)
     ours, sys.argv = sys.argv, [str(app), *arguments]  # the program is not to read our own
     sys.path.insert(0, str(app.resolve().parent))
     queries = StreamJob.explained = []
@@ -162,6 +162,16 @@ class JobInfo:
         }
 
 
+def nothing_at(storage: str) -> str | None:
+    """Return what to say of a storage, a URI, that is not there; None if it is."""
+    if exists(storage) and open_storage(storage).exists(""):
+        return None
+    return (
+        f"the storage {storage} is not there, or is no directory, so no job has run with it; "
+        "check --storage, checkpoint.storage in seamark.toml, or SEAMARK_STORAGE"
+    )
+
+
 def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
     """Return jobs, the last started first: running jobs; UNREACHABLE and UNOBSERVED ones, unless
     only `running` ones are wanted; with `ended` all others.
@@ -169,11 +179,8 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
     `storage` is a URI. Raises UserError if there is nothing at it.
     """
     listed = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
-    if not listed and not (exists(storage) and open_storage(storage).exists("")):
-        raise UserError(
-            f"the storage {storage} is not there, or is no directory, so no job has run with it; "
-            "check --storage, checkpoint.storage in seamark.toml, or SEAMARK_STORAGE"
-        )
+    if not listed and (why := nothing_at(storage)):
+        raise UserError(why)
     return [
         job
         for job in listed

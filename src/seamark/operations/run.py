@@ -31,7 +31,8 @@ from seamark.api.settings import (
     check_command_line,
 )
 from seamark.model.errors import MissingDependencyError, UserError
-from seamark.model.uncaught import is_said
+from seamark.model.uncaught import last_words
+from seamark.operations.program_file import require_program
 from seamark.spark import class_archive
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
@@ -166,8 +167,8 @@ class Program:
         """Return the command to execute, and its environment. Raises UserError if there is no such
         program or setting, or an option cannot be obeyed."""
         elsewhere = self.runs_on_a_cluster and _ELSEWHERE.match(self.app)
-        if not elsewhere and not Path(self.app).is_file():
-            raise UserError(f"{self.app}: there is no such file; give the path of a Python program")
+        if not elsewhere:
+            require_program(Path(self.app))
         check_command_line(self.settings)
         said = {
             RUN_VARIABLE: "1",
@@ -236,12 +237,12 @@ def prepare_program() -> None:
     def show(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
-        if not is_said(error):
+        if (words := last_words(error)) is None:
             before(kind, error, traceback)
             return
         is_mistake = isinstance(error, UserError)
         name = "" if is_mistake else f"{kind.__name__}: "
-        print(f"seamark: {name}{error}", file=sys.stderr)  # noqa: T201 - the program's last words
+        print(f"seamark: {name}{words}", file=sys.stderr)  # noqa: T201 - the program's last words
         raise SystemExit(2 if is_mistake else 1)  # from an excepthook this sets the exit code
 
     sys.excepthook = show

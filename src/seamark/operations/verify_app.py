@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from seamark.model.errors import ConfigurationError, UserError
+from seamark.operations.program_file import require_program
 from seamark.operations.reading import declared_jobs, traceback_in_program
 from seamark.operations.run import Program
 from seamark.sinks.internal.columns import in_double_quotes
@@ -76,8 +77,7 @@ class DeclaredApp:
 
 def declared(asked: AppUnderTest) -> DeclaredApp:
     """Return what the program declares. Raises UserError if it cannot be judged."""
-    if not asked.app.is_file():
-        raise UserError(f"{asked.app}: there is no such file; give the path of a Python program")
+    require_program(asked.app)
     _ = asked.template
     facts = _looked_at(asked)
     where = f"{asked.app}: job {facts['job']!r}"

@@ -37,6 +37,7 @@ from seamark.model.errors import (
     UserError,
     WatermarkLostError,
 )
+from seamark.model.uncaught import TRACEBACK, own_lines_in
 
 _FATAL = (
     DrainedError,
@@ -61,6 +62,7 @@ _SPARK_WRITES = re.compile(
 _ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
 _DELETED = re.compile(r"failOnDataLoss to false\.\s+Reason:\s+(.+?)\.?\s*$", re.MULTILINE)
 """In the words of Spark's Kafka source, up to the end of the line with topic and offsets."""
+_JAVA = re.compile(r"\n\tat |\n SQLSTATE|\n\nJVM stacktrace|\nDriver stacktrace")
 _REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
 
 
@@ -116,6 +118,18 @@ def of_source(error: BaseException, job: str) -> BaseException:
         "to false and start the job again; to lose none, let the topic keep its rows for longer "
         "than the job may be down (retention.ms, retention.bytes)"
     )
+
+
+def last_words(error: PySparkException, what: str) -> str:
+    """Return what to say of an `error` of Spark's tasks, after the sentence `what`: the program's
+    own exception and lines, or Spark's message, without frames of Java and of ours."""
+    trace = _trace(error)
+    if "python.PythonException" in trace:
+        shown = own_lines_in(_JAVA.split(trace.rpartition(TRACEBACK)[2])[0])
+    else:
+        text = str(error)
+        shown = _JAVA.split(text.rpartition("Caused by: ")[2] if "\n\tat " in text else text)[0]
+    return "\n".join([f"{what}.", *(line for line in shown.splitlines() if line.strip())])
 
 
 def _trace(error: PySparkException) -> str:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.util import inheritable_thread_target
@@ -37,6 +38,7 @@ from seamark.jobs.job_transactions import checkpointed_job
 from seamark.model.errors import QueryHangsError, SparkDiedError, StoppedError, UserError
 from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor
+from seamark.model.uncaught import say_at_end
 from seamark.protocol.procedures import check_fence
 from seamark.run import real_time
 from seamark.run.checkpoint_trigger import CheckpointTrigger
@@ -44,7 +46,7 @@ from seamark.run.closing_epoch import plan_closing_epoch
 from seamark.run.drain import Drain
 from seamark.run.epoch_figures import SparkFigures
 from seamark.run.epoch_work import BatchLimit, EpochWork
-from seamark.run.failures import of_source, reason_of
+from seamark.run.failures import last_words, of_source, reason_of
 from seamark.run.gathering import FewerTasks, Gathering
 from seamark.run.held_watermark import KeyedEpochs
 from seamark.run.job_plan import JobPlan
@@ -88,8 +90,13 @@ QUERY_START_S = 120.0
 """How long Spark may take to start a query: meanwhile it reads its checkpoint location."""
 QUERY_END_S = 120.0
 """How long a stopped query may take to end: Spark waits for the running function."""
-INTERRUPT_MS = 10_000
-"""How long an epoch that a stop turns away waits for Spark's interrupt of its thread."""
+STOP_S = 10.0
+"""How long an epoch that has failed, or that a stop turns away, waits for the stop of its query."""
+_INTERRUPTED = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling java.lang.InterruptedException"
+)
+"""An interrupted call in Spark's eyes. Of py4j's own error, with the JVM's stack in its text, the
+regular expression by which Spark looks for this overflows its thread's stack."""
 TASK_KILL_S = 2.5
 """How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
 
@@ -166,6 +173,8 @@ class StreamRun(QueryRun):
         self._open.callback(self._settled.set)
         self._stopping = False
         self._error: BaseException | None = None
+        self._task_error: PySparkException | None = None
+        """What Spark's tasks have failed with in the last epoch."""
         self._checkpoint_trigger = CheckpointTrigger(
             declared.name, self.coordinator, self._settled, lambda: self._error
         )
@@ -396,11 +405,22 @@ class StreamRun(QueryRun):
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         try:
             self._run(frame, epoch)
-        except StoppedError:
-            # Spark takes an interrupt of its thread, in a call of Python's too, for the end that it
-            # is; any other error it logs with the JVM's stack.
-            frame.sparkSession._jvm.java.lang.Thread.sleep(INTERRUPT_MS)
-            raise
+            return
+        except Exception as error:
+            if isinstance(error, PySparkException) and self.coordinator.failure is None:
+                self._task_error = error
+                self.stop_soon()
+            elif self.coordinator.failure is None and not isinstance(error, StoppedError):
+                raise
+            failure = error
+        # The query is being stopped. Then Spark takes an interrupted call for the end that it is;
+        # any other error it logs with the JVM's stack, and py4j's and Seamark's frames in it.
+        until_s = time.monotonic() + STOP_S
+        while time.monotonic() < until_s:
+            if self.query is not None and not self.query.isActive:
+                raise StoppedError(_INTERRUPTED)  # outside of `except`: without the other errors
+            time.sleep(0.01)
+        raise failure
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
@@ -512,6 +532,9 @@ class StreamRun(QueryRun):
             return
         except BaseException as error:  # StreamingQueryException: the query failed
             self._failed(of_source(error, self._name))
+            if self._task_error is not None and self._error is error:
+                words = last_words(self._task_error, self._what_has_failed())
+                say_at_end(error, self.hide(words))
         reason = "the job was stopped" if self._error is None else reason_of(self._error)
         try:
             self.coordinator.finish(quiesce_s=TASK_KILL_S, reason=reason)
@@ -526,6 +549,14 @@ class StreamRun(QueryRun):
                             work()
         self._source_offsets.close()
         self._open.close()
+
+    def _what_has_failed(self) -> str:
+        """Say what becomes of the epoch that has failed in Spark's tasks."""
+        epoch, mode = self.coordinator.failing_epoch, self._job.checkpoint.mode
+        then = f"a start of the job goes on with epoch {epoch}"
+        if mode is CheckpointMode.AT_MOST_ONCE:
+            then = "a start of the job goes on after it (at-most-once)"
+        return f"job {self._name}: epoch {epoch} has failed, and nothing of it is committed; {then}"
 
     # --- see `QueryRun`
 
@@ -560,20 +591,24 @@ class StreamRun(QueryRun):
     def _stop_query(self) -> None:
         try:
             if self.query is not None:
-                if self.coordinator.failure is not None:
+                if (failure := self.coordinator.failure or self._task_error) is not None:
                     with ignored("what listeners hear of the failure"):
-                        self._tell_listeners(self.query, self.coordinator.failure)
+                        self._tell_listeners(self.query, failure)
                 self.query.stop()
         except Exception as error:  # the JVM is gone, or Spark's own stop timed out
             log.info("stopping Spark's query: %s", error)
 
     def _tell_listeners(self, query: StreamingQuery, failure: BaseException) -> None:
-        """Let Spark tell its listeners why the query, which it is about to stop, has failed."""
+        """Let Spark tell its listeners, and `awaitTermination`, why the query, which it is about to
+        stop, has failed."""
         jvm, text = self._spark._jvm, self.hide(f"{type(failure).__name__}: {failure}")
         words = {"id": query.id, "runId": query.runId, "message": text}
-        cause = java_class(jvm, "java.lang.RuntimeException")(text)
+        cause = getattr(failure, "_origin", None)
+        if cause is None:
+            cause = java_class(jvm, "java.lang.RuntimeException")(text)
         made = java_class(jvm, "org.apache.spark.sql.streaming.StreamingQueryException")
-        death = made("", cause, "STREAM_FAILED", jvm.PythonUtils.toScalaMap(words))
+        said = f"[STREAM_FAILED] Query {query.id} (run {query.runId}) has failed: {text}"
+        death = made(said, cause, "STREAM_FAILED", jvm.PythonUtils.toScalaMap(words))
         getattr(query._jsq.streamingQuery(), "streamDeathCause_$eq")(death)
 
     def stop_soon(self) -> None:

@@ -187,7 +187,8 @@ def read_savepoint(files: Directory) -> SavepointRecord:
         if files.exists(TAKING):
             raise SavepointError(
                 f"{files.uri} is not a whole savepoint: it has no {SAVEPOINT}, which is written "
-                "last. Taking it was cut off; delete the directory and take another one"
+                "last. Taking it was cut off, if no driver is writing it now: take another one, "
+                "and delete what there is of it by seamark savepoint dispose --incomplete PATH"
             ) from None
         if files.exists("job.json") or files.exists("committed.json"):
             raise SavepointError(

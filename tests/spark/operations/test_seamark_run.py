@@ -7,11 +7,14 @@ line's interval gives several within this test.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 PROGRAM = """
 import sys
@@ -67,3 +70,59 @@ def test_the_command_lines_interval_holds_and_sigterm_ends_the_job_cleanly(tmp_p
     prepared = {path.parent.name for path in tmp_path.glob("store/j/epochs/*/prepared.*")}
     done = {path.parent.name for path in tmp_path.glob("store/j/epochs/*/committed.json")}
     assert prepared == done  # the epoch under way at SIGTERM was settled
+
+
+FAILING = """
+import json, sys
+from pathlib import Path
+import seamark as sm
+from pyspark.sql.functions import udf
+
+Path("in").mkdir(exist_ok=True)
+Path("in/0.json").write_text(json.dumps({"id": 7}))
+job = sm.Job("j", sm.CheckpointConfig(storage="store"))
+source = sm.FileSource("in", format="json", schema="id BIGINT", ending="latest")
+rows = job.source(source, uid="in")
+
+def check(row):
+    raise ValueError(f"bad row {row}")
+
+if sys.argv[1] == "udf":
+    made = rows.select(udf(check, "bigint")("id").alias("id"))
+else:
+    made = rows.selectExpr("1 div (id - 7) AS id")
+job.sink(made, sm.FileSink("out"), uid="out")
+job.run()
+"""
+
+
+@pytest.mark.parametrize("seamark", [[], ["-m", "seamark.cli.main", "run"]], ids=["python", "run"])
+@pytest.mark.parametrize("kind", ["udf", "div"])
+def test_a_failing_task_ends_the_program_with_the_users_own_lines(
+    tmp_path: Path, kind: str, seamark: list[str]
+) -> None:
+    (tmp_path / "app.py").write_text(FAILING)
+    ended = subprocess.run(
+        [sys.executable, *seamark, "app.py", kind],
+        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=240,
+        env={k: v for k, v in os.environ.items() if not k.startswith("SEAMARK_")},
+    )  # fmt: skip
+    assert ended.returncode == 1, ended.stderr
+    above, said, last = ended.stderr.rpartition("StreamingQueryException: ")
+    assert said, ended.stderr
+    lines = last.splitlines()
+    assert lines[0] == (
+        "job j: epoch 0 has failed, and nothing of it is committed; a start of the job goes on "
+        "with epoch 0."
+    )
+    if kind == "udf":
+        assert re.fullmatch(r'  File ".*app.py", line 14, in check', lines[1]), last
+        assert lines[-1] == "ValueError: bad row 7"
+    else:
+        assert lines[1].startswith("[DIVIDE_BY_ZERO] Division by zero."), last
+    # PySpark's own log of an error with a place in the query is a line of JSON.
+    shown = "\n".join(line for line in ended.stderr.splitlines() if not line.startswith('{"ts"'))
+    for noise in ("py4j", "StackOverflowError", "seamark/runtime", "FOREACH_BATCH"):
+        assert noise not in shown, shown
+    if not seamark:
+        assert re.search(r'  File ".*app.py", line 21, in <module>\n    job.run\(\)\n$', above)

@@ -17,8 +17,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seamark as sm
+from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.model.errors import DamagedCheckpointError, RestoreError
+from seamark.savepoints.record import write_taking
 from seamark.spark.hadoop_files import open_files
 from tests.servers.hdfs import LocalHdfs
 from tests.servers.s3 import LocalS3
@@ -98,6 +100,9 @@ def test_what_cannot_be_restored_is_said(first: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "file is a file; give the directory of a savep" in refused("new", tmp_path / "file")
     assert not (tmp_path / "nothing").exists()
+    write_taking(LocalDirectory(tmp_path / "cut"), "1" * 32, "first", str(first / "store/first"), 2)
+    cut = refused("new", tmp_path / "cut")
+    assert "cut is not a whole savepoint" in cut and "dispose --incomplete" in cut
     assert "holds those of epochs 0 to 3" in refused("new", first / "store/first/epochs/9")
     assert not (first / "store/new").exists()
 

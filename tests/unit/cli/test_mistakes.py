@@ -15,6 +15,8 @@ from seamark.operations.new_project import new_project
 PROGRAMS = {
     "broken.py": "x = (\n",
     "jobless.py": "import seamark\n",
+    "binary.py": "import seamark\n\0",
+    "latin.py": "name = 'caf\xe9'\n",
     "file": "",
     "empty.toml": '[checkpoint]\nstorage = ""\n',
     "number.toml": "[checkpoint]\nstorage = 3\n",
@@ -26,6 +28,11 @@ TYPED = [
     ("run -d jobless.py", {"SEAMARK_HOME": "file"}, "file/logs", "another SEAMARK_HOME"),
     ("run -d --log none/log jobless.py", {}, "none/log", "another --log"),
     ("run jobless.py", {"SEAMARK_LOG_LEVEL": "loud"}, "SEAMARK_LOG_LEVEL is 'loud'", "INFO"),
+    ("run binary.py", {}, "binary.py: it is no text;", "give the path of a Python program"),
+    ("explain latin.py", {}, "latin.py: it is no text (", "give the path of a Python program"),
+    ("run -d latin.py", {}, "latin.py: it is no text (", "give the path of a Python program"),
+    ("txn list latin.py", {}, "latin.py: it is no text (", "give the path of a Python program"),
+    ("dashboard --allow-run binary.py", {}, "--allow-run binary.py: it is no text;", "give"),
     ("dashboard --address no.invalid", {}, "no.invalid", "give another --address, or another"),
     ("txn list broken.py", {}, "has ended (exit code 1) before", "see its own words above"),
     ("audit broken.py", {}, "has ended (exit code 1) before", "see its own words above"),
@@ -45,7 +52,7 @@ TYPED = [
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     for name, text in PROGRAMS.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="latin-1")
     return tmp_path
 
 

@@ -20,11 +20,13 @@ from seamark.model.errors import (
     ConfigurationError,
     DamagedCheckpointError,
     RestoreError,
+    SavepointError,
     SeamarkError,
 )
 from seamark.savepoints.record import (
     NOT_KNOWN,
     SAVEPOINT,
+    TAKING,
     ColumnFamily,
     Operator,
     Store,
@@ -149,8 +151,12 @@ def _open_origin(
     spark: SparkSession, path: str, job: NewJob, begun: Mapping[str, Any] | None
 ) -> Origin:
     files = open_files(spark, path, make=False)
-    if files.exists(SAVEPOINT):
-        return SavepointOrigin(spark, read_savepoint(files), job, begun)
+    if files.exists(SAVEPOINT) or files.exists(TAKING):
+        try:
+            savepoint = read_savepoint(files)
+        except SavepointError as error:
+            raise RestoreError(f"restore: {error}") from None
+        return SavepointOrigin(spark, savepoint, job, begun)
     try:
         return CheckpointOrigin(spark, path, job, begun)
     except NotADirectoryError:

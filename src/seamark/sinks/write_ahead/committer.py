@@ -22,6 +22,7 @@ from seamark.contracts.write_ahead import EpochToken
 from seamark.files import open_directory
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError, SendRefusedError
+from seamark.model.uncaught import shown
 from seamark.sinks.internal.servers import usable
 from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, Sent, SpooledRows, read_sent
 
@@ -169,9 +170,10 @@ class WriteAheadCommitter:
         _forget(call)
         ordinary = isinstance(error, Exception)  # `sys.exit` ends the job: it may come after writes
         if not ordinary or isinstance(error, (SendRefusedError, *self._sink.permanent_errors)):
+            said = str(error) if isinstance(error, SendRefusedError) else shown(error)
             raise SendRefusedError(
                 f"{self._name} refuses the rows of epoch {token.epoch}: "
-                f"{error if ordinary else repr(error)}. {stay}: mend the target before"
+                f"{said}. {stay}: mend the target before"
             ) from error
         # Not the error itself: one of Seamark's own would end the job.
         raise ConnectionError(

@@ -114,7 +114,9 @@ def test_what_does_not_pass_stops_the_job_and_keeps_the_rows(job: Job) -> None:
         [fails(Rude("no such table")), fails(SendRefusedError("too many columns"))]
     )
     file = job.write([1])
-    with pytest.raises(SendRefusedError, match=r"'out': told refuses .* epoch 0: no such table"):
+    place = r"\(in step, /.*test_sink\.py, line \d+\)"
+    refused = rf"'out': told refuses .* epoch 0: Rude: no such table {place}"
+    with pytest.raises(SendRefusedError, match=refused):
         job.committer.commit([file])
     with pytest.raises(SendRefusedError, match=r"too many columns.*They stay in .*wal/out/0"):
         job.committer.commit([file])
