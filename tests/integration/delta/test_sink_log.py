@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from deltalake.schema import PrimitiveType
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import CommitFailedError
+from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.internal import pending_files
 from tests.integration.delta.sink_kit import (
@@ -142,6 +144,24 @@ def test_a_table_that_was_altered_under_the_job_is_said(sink: DeltaSink) -> None
         committer.commit([committable])
     opened(sink).alter.drop_constraint("few")
     assert committer.commit([committable]) == [COMMITTED]
+
+
+@pytest.mark.parametrize("keys", [(), ("id",)])
+def test_a_table_made_again_with_a_longer_log_is_looked_at_anew(
+    tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    sink = dataclasses.replace(made(tmp_path / "orders"), keys=keys)
+    columns = (Column("id", "bigint"), Column("part", "string"), Column("text", "string"))
+    committer = sink.create_committer(driver(schema=columns))
+    committer.preflight()
+    assert committer.commit([written(sink, range(10))]) == [COMMITTED]
+    shutil.rmtree(sink.path)
+    theirs = pa.table({"id": ["a"], "part": ["b"], "text": ["c"]})
+    for _ in range(5):
+        write_deltalake(sink.path, theirs, mode="append")
+    with pytest.raises(CommitFailedError, match=r"'id' is bigint .* string in the table"):
+        committer.commit([written(sink, range(10, 20), epoch=1)])
+    assert opened(sink).to_pyarrow_table().num_rows == 5
 
 
 def test_vacuum_spares_what_is_pending_until_its_retention_is_over(sink: DeltaSink) -> None:

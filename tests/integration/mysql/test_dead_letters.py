@@ -7,6 +7,7 @@ for such writers is in `test_sink_conformance.py`.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -19,16 +20,18 @@ from seamark.verify.conformance.steps import attempt
 from tests.integration.mysql import sink_kit as kit
 from tests.servers.mariadb import MariaDBServer
 
-KINDS = {  # a column's definition, a refused value, a pattern of the reason
+KINDS: dict[str, tuple[str, Any, str]] = {
+    # a column's definition, a refused value, a pattern of the reason
     "length": ("VARCHAR(3)", "four", "truncated"),
-    "range": ("TINYINT UNSIGNED", "300", "Out of range"),
-    "number": ("INT", "x", "Incorrect integer"),
-    "date": ("DATE", "2026-02-30", "truncated|Out of range"),
+    "range": ("TINYINT UNSIGNED", 300, "Out of range"),
+    "digits": ("DECIMAL(5,2)", Decimal("1.255"), "truncated"),
+    "date": ("DATE", 2_932_897, "Incorrect date|truncated|Out of range"),  # of the year 10000
     "not null": ("VARCHAR(9) NOT NULL", None, "null"),
     "check": ("VARCHAR(9) CHECK (value <> 'it''s bad')", "it's bad", "value` failed|is violated"),
     "json": ("JSON", "{", "CONSTRAINT|Invalid JSON"),
 }
-GOOD = {"range": "1", "number": "1", "date": "2026-02-01", "json": "{}"}
+GOOD = {"range": 1, "digits": Decimal("1.250"), "date": 1, "json": "{}"}
+ARROW = {"range": pa.int64(), "digits": pa.decimal128(9, 3), "date": pa.date32()}
 
 
 def selective(target: kit.Target) -> Any:
@@ -58,9 +61,10 @@ def test_each_kind_of_value_is_set_aside(
     target = sink_on(mariadb, database, mode)
     target.execute(f"CREATE TABLE orders (id BIGINT, value {definition})")
     writer = selective(target)
-    values: list[str | None] = [GOOD.get(kind, "ok")] * 30
+    values = [GOOD.get(kind, "ok")] * 30
     values[17] = bad
-    batch = pa.record_batch({"id": range(30), "value": pa.array(values, pa.string())})
+    of_kind = ARROW.get(kind, pa.string())
+    batch = pa.record_batch({"id": range(30), "value": pa.array(values, of_kind)})
     (refused,) = writer.write_accepted(batch)
     assert refused.index == 17
     assert re.search(reason, refused.reason, re.IGNORECASE)

@@ -116,16 +116,21 @@ class DeltaCommitter(TableCommitter["DeltaSink", DeltaCommittable]):
         self._directory = open_directory(sink.path, self._hadoop)
         self._ledger = Ledger(self._directory, context.job_id, context.sink_uid)
         self._checked: object = None
+        self._newest = ""
+        self._newest_at: float | None = None
         self._durable: set[int] = set()
 
     # --- the table as it is now
 
     def _refresh(self, committables: Sequence[DeltaCommittable]) -> None:
-        """Load the table's newest version, and read the ledger up to it."""
-        if self._table is None:
-            self._table = preflight.load(self._sink, self._hadoop)
-        else:
+        """Load the table's newest version, and read the ledger up to it. A table made again since
+        may have other columns, and a longer log: its entries are newer than those of the first."""
+        if self._table is not None and self._directory.modified(self._newest) == self._newest_at:
             self._table.update_incremental()
+        else:
+            self._table = preflight.load(self._sink, self._hadoop)
+        self._newest = entry_path(self._table.version())
+        self._newest_at = self._directory.modified(self._newest)
         since = min(c.log_version for c in committables)
         self._ledger.forget(since)
         self._ledger.read(since, self._table.version())

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
 from seamark.model.schema import Column, Schema, type_parts
 from seamark.sinks.internal.columns import no_counterpart, struct_fields
 
@@ -20,11 +18,6 @@ _ICEBERG = {
 _SPARK = {"long": "bigint", "timestamptz": "timestamp", "timestamp": "timestamp_ntz"}
 """Spark's names, where they are not Iceberg's."""
 _WIDER = {("int", "bigint"), ("float", "double")}
-_OF_ARROW = {
-    "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "bool": "boolean",
-    "large_string": "string", "large_binary": "binary", "date32[day]": "date",
-}  # fmt: skip
-"""Spark's names, where they are not Arrow's."""
 
 
 def iceberg_schema(schema: Schema) -> Any:
@@ -70,22 +63,6 @@ def spark_type(iceberg: Any) -> str:
         return f"struct<{inner}>"
     text = str(iceberg).replace(" ", "")
     return _SPARK.get(text, text)
-
-
-def of_arrow(kind: pa.DataType) -> str:
-    """Return the Spark type of rows to be written, or Arrow's own name."""
-    is_ = pa.types
-    if is_.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{of_arrow(field.type)}' for field in kind)}>"
-    if is_.is_map(kind):
-        return f"map<{of_arrow(kind.key_type)},{of_arrow(kind.item_type)}>"
-    if is_.is_list(kind) or is_.is_large_list(kind):
-        return f"array<{of_arrow(kind.value_type)}>"
-    if is_.is_timestamp(kind):
-        return "timestamp" if kind.tz else "timestamp_ntz"
-    if is_.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    return _OF_ARROW.get(str(kind), str(kind))
 
 
 def fits(given: str, there: str) -> bool:

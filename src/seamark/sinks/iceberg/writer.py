@@ -16,7 +16,7 @@ from seamark.sinks.iceberg.committable import FileFacts, IcebergCommittable, as_
 from seamark.sinks.iceberg.statistics import statistics
 from seamark.sinks.internal import changes, stored
 from seamark.sinks.internal.changes import STAGED_OP
-from seamark.sinks.internal.columns import not_utf8
+from seamark.sinks.internal.columns import not_utf8, of_arrow
 from seamark.sinks.internal.data_files import DataFiles, WrittenFile
 from seamark.sinks.internal.table_committable import STAGED, file_name
 from seamark.sinks.internal.table_writer import TableWriter
@@ -116,9 +116,7 @@ class IcebergWriter(TableWriter[IcebergCommittable]):
         schema, spec = self._metadata.schema(), self._metadata.spec()
         sources = [schema.find_column_name(field.source_id) for field in spec.fields]
         given = {
-            field.name: types.of_arrow(field.type)
-            for field in batch.schema
-            if field.name != self._op
+            field.name: of_arrow(field.type) for field in batch.schema if field.name != self._op
         }
         there = {field.name: types.spark_type(field.field_type) for field in schema.fields}
         unfit = [f"has no column {name!r}" for name in given if name not in there]

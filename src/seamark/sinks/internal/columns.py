@@ -20,6 +20,11 @@ _REFUSED = re.compile(
 )
 # As such keys Spark writes an object's address in memory, or a row's hexadecimal words.
 _NO_KEY_IN_JSON = re.compile(r"map<(?:binary|array<|map<|struct<)")
+_OF_ARROW = {
+    "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "bool": "boolean",
+    "large_string": "string", "large_binary": "binary", "date32[day]": "date",
+}  # fmt: skip
+"""Spark's names, where they are not Arrow's."""
 
 
 def check_columns(
@@ -116,6 +121,28 @@ def struct_fields(parts: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not name or "<" in name or ">" in name:
             raise ValueError(name)
         yield name, of
+
+
+def of_arrow(kind: pa.DataType) -> str:
+    """Return the Spark type of rows to be written, or Arrow's own name."""
+    is_ = pa.types
+    if is_.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{of_arrow(field.type)}' for field in kind)}>"
+    if is_.is_map(kind):
+        return f"map<{of_arrow(kind.key_type)},{of_arrow(kind.item_type)}>"
+    if is_.is_list(kind) or is_.is_large_list(kind):
+        return f"array<{of_arrow(kind.value_type)}>"
+    if is_.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if is_.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _OF_ARROW.get(str(kind), str(kind))
+
+
+def written_columns(rows: pa.Schema, op: str | None) -> Schema:
+    """Return the columns of rows to be written, all but op. Of a value sent as JSON the type is
+    string."""
+    return tuple(Column(field.name, of_arrow(field.type)) for field in rows if field.name != op)
 
 
 def to_json(expression: str) -> str:

@@ -82,9 +82,9 @@ def stage_prefix(owner: str) -> str:
 class MySQLCommittable:
     """`way` is ``xa`` or ``stage``; both kinds can be ended whatever the sink's current mode.
 
-    A stage's rows go into `columns` of `table`. With `keys`, a row replaces the row with the same
-    keys. A committable found by listing has `UNKNOWN_ROWS` as `rows`, and its other fields are
-    empty.
+    A stage's rows go into `columns` of `table`; `types` are their Spark types, none in an older
+    release's. With `keys`, a row replaces the row with the same keys. A committable found by
+    listing has `UNKNOWN_ROWS` as `rows`, and its other fields are empty.
     """
 
     handle: str
@@ -94,6 +94,7 @@ class MySQLCommittable:
     columns: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     rows: int = UNKNOWN_ROWS
+    types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.way not in ("xa", "stage") or parse(self.handle) is None:

@@ -9,14 +9,17 @@ Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` aft
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.model import failpoints
+from seamark.model.schema import Column
 from seamark.sinks.internal.committers import ConnectedCommitter, closed_by_errors, not_committed
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.mysql import connection as server
-from seamark.sinks.mysql import ledger, stage
+from seamark.sinks.mysql import ledger, preflight, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
 
 if TYPE_CHECKING:
@@ -116,9 +119,10 @@ class MySQLCommitter(ConnectedCommitter["MySQLSink"]):
         rows = sum(max(c.rows, 0) for c in committables)
         connection = self._connected(rows / _SLOWEST_MOVE_ROWS_PER_S)
         errors = server.driver().MySQLError
+        require_fit = partial(self._require_fit, connection)
         server.execute(connection, "START TRANSACTION")
         try:
-            outcomes = [stage.move(connection, c) for c in committables]
+            outcomes = [stage.move(connection, c, require_fit) for c in committables]
             server.execute(connection, "COMMIT")
         except errors as error:
             if server.is_over(error):
@@ -134,6 +138,22 @@ class MySQLCommitter(ConnectedCommitter["MySQLSink"]):
         gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
         self._drop([c for c, how in zip(committables, outcomes, strict=True) if how not in gone])
         return outcomes
+
+    def _require_fit(self, connection: Any, c: MySQLCommittable) -> None:
+        """Raise CommitFailedError if the table was altered since the rows were staged, and would
+        alter them, overwrite others, or keep them after a rollback. Nobody alters it then before
+        the end of the transaction."""
+        if not c.types:
+            return
+        into = server.quoted(c.database, c.table)
+        server.rows(connection, f"SELECT 1 FROM {into} LIMIT 0")  # locks its definition
+        sink = replace(
+            self._sink, table=c.table, mode="upsert" if c.keys else "staged", keys=c.keys, op=None
+        )
+        schema = tuple(map(Column, c.columns, c.types))
+        if altered := preflight.altered(connection, sink, schema, self._name, c.name.stage_table):
+            why = f"{altered}. It was altered while the job ran"
+            raise not_committed(self._name, c.name.epoch, why)
 
     def _drop(self, committables: Iterable[MySQLCommittable]) -> None:
         """Drop the stages, best effort: `list_lingering` drops those with a ledger row."""

@@ -35,6 +35,7 @@ _AFTER_OTHERS = {"wsrep_sync_wait": 15, "group_replication_consistency": "'BEFOR
 
 _DUPLICATE_KEY = 1062
 NO_SUCH_TABLE = 1146
+CUT = 1265
 _LOCKED = frozenset({1205, 1213, 3572})
 # The line is cut, or the server goes down, comes up, or is read-only for a moment (a failover).
 _AWAY = frozenset({0, *range(2000, 2100), *range(1156, 1162), 1040, 1053, 1152, 1290, 1317, 1836,
@@ -124,6 +125,12 @@ def execute(connection: Any, sql: str | bytes, values: Sequence[object] | None =
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return int(cursor.rowcount)
+
+
+def warnings(connection: Any, of: int = 0) -> str:
+    """Return the first warnings of the last statement, of one number or of all."""
+    found = rows(connection, "SHOW WARNINGS")
+    return "; ".join([str(said) for _, number, said in found if of in (0, number)][:3])
 
 
 def rows(

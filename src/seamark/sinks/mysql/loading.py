@@ -193,6 +193,5 @@ class Loader:
                 raise
             loaded, warnings = cursor.rowcount, cursor.warning_count
         if warnings:
-            shown = server.rows(self._connection, "SHOW WARNINGS LIMIT 3")
-            return "; ".join(str(message) for _, _, message in shown)
+            return server.warnings(self._connection)
         return "" if loaded == rows else f"{loaded} of {rows} rows were taken"

@@ -198,6 +198,24 @@ def server_findings(sink: "MySQLSink", name: str, facts: ServerFacts) -> Finding
         yield Finding(FindingCode.SV003, name, found, remedy)
 
 
+def altered(connection: Any, sink: "MySQLSink", schema: Schema, name: str, stage: str) -> str:
+    """Return why the table does not take staged rows as they are, "" if it does."""
+    now = ask_table(connection, sink, sink.table)
+    version = ServerFacts(str(connection.get_server_info()))
+    if unfit := errors(table_findings(sink, schema, name, version, now)):
+        return f"{unfit[0].found}; {unfit[0].remedy}"
+    narrow = {c.name.lower(): c for c in now.columns if c.data_type in table.NARROW}
+    staged = table.read_columns(connection, sink.address.database, stage) if narrow else ()
+    for column in staged:
+        into = narrow.get(column.name.lower(), column)
+        if (into.data_type, into.members) != (column.data_type, column.members):
+            return (
+                f"column {into.name!r} was {column.data_type} when they were staged, and "
+                f"{into.data_type} alters some texts; alter it back"
+            )
+    return ""
+
+
 def engine_findings(sink: "MySQLSink", of: str, name: str, facts: TableFacts) -> Findings:
     """The table `of` has no transactions."""
     if facts.engine.lower() != "innodb":

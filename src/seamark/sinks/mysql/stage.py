@@ -6,7 +6,7 @@ quick loading. Its comment is the transaction's name.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from seamark.contracts.read_back import DELETE
@@ -78,10 +78,13 @@ def created(connection: Any, database: str, owner: str) -> dict[TransactionName,
     }
 
 
-def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
+def move(
+    connection: Any, committable: MySQLCommittable, require_fit: Callable[[MySQLCommittable], None]
+) -> CommitOutcome:
     """Insert the stage's rows into their table and write the ledger row, inside the caller's
     transaction. Returns LOST, and records ``aborted``, when the stage is gone or changed; UNKNOWN
-    when the ledger no longer keeps its epoch."""
+    when the ledger no longer keeps its epoch. `require_fit` raises for a table that would alter the
+    rows."""
     database, name = committable.database, committable.name
     if ledger.has_forgotten(connection, database, name):
         _log.error("the ledger has forgotten %s", committable.handle)
@@ -110,13 +113,19 @@ def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
         )  # fmt: skip
         ledger.withdraw(connection, database, name)
         return CommitOutcome.LOST
+    require_fit(committable)
     with_op = bool(
         committable.keys
         and server.rows(connection, f"SHOW COLUMNS FROM {stage} WHERE Field = '{STAGED_OP}'")
     )
     if with_op:
         server.execute(connection, _delete_statement(committable, stage))
-    server.execute(connection, _move_statement(committable, stage, with_op))
+    with connection.cursor() as cursor:
+        cursor.execute(_move_statement(committable, stage, with_op))
+        warned = cursor.warning_count
+    if warned and (cut := server.warnings(connection, server.CUT)):
+        # A decimal loses digits, or a text the blanks at its end.
+        raise server.driver().DataError(server.CUT, f"{cut}: it was altered while the job ran")
     return CommitOutcome.COMMITTED
 
 

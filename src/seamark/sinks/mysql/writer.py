@@ -17,12 +17,13 @@ from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.model.ignored import ignored
 from seamark.sinks.internal import changes
+from seamark.sinks.internal.columns import written_columns
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, stage
 from seamark.sinks.mysql.committable import MySQLCommittable, new_name
 from seamark.sinks.mysql.loading import Loader
-from seamark.sinks.mysql.table import NARROW, read_columns
+from seamark.sinks.mysql.table import NARROW, misfit, read_columns, read_engine
 
 if TYPE_CHECKING:
     from seamark.sinks.mysql.sink import MySQLSink
@@ -50,6 +51,7 @@ class MySQLWriter:
         self._connection: Any = None
         self._loader: Loader | None = None
         self._columns: tuple[str, ...] = ()
+        self._types: tuple[str, ...] = ()
         self._rows = 0
         self._left = False
         self._failed = False
@@ -136,7 +138,7 @@ class MySQLWriter:
         name, kind = str(self._name), "stage" if self._staged else "xa"
         if not self._staged:
             return [MySQLCommittable(name, kind, database, rows=self._rows)]
-        moved = (self._table, self._columns, tuple(self._sink.keys), self._rows)
+        moved = (self._table, self._columns, tuple(self._sink.keys), self._rows, self._types)
         return [MySQLCommittable(name, kind, database, *moved)]
 
     def abort(self) -> None:
@@ -176,13 +178,28 @@ class MySQLWriter:
         )
         server.read_committed(self._connection)
         database, op = self._address.database, self._sink.op
-        columns = tuple(name for name in schema.names if name != op)
+        written = written_columns(schema, op)
+        columns = tuple(column.name for column in written)
         present = {c.name.lower(): c for c in read_columns(self._connection, database, self._table)}
         table = server.quoted(database, self._table)
         if missing := [name for name in columns if name.lower() not in present]:
             found = f"no column {missing[0]!r}" if present else "vanished"
             raise WriteRefusedError(
                 f"MySQL table {table}: {found}; add it with ALTER TABLE, or start the job again"
+            )
+        for column in written:
+            target = present[column.name.lower()]
+            if why := misfit(column, target):
+                raise WriteRefusedError(
+                    f"MySQL table {table} was altered while the job ran: column {column.name!r} is "
+                    f"{target.data_type} now, and a {column.type} there {why}; alter it back, or "
+                    "convert the rows, and start the job again"
+                )
+        engine = read_engine(self._connection, database, self._table)
+        if engine.lower() != "innodb":
+            raise WriteRefusedError(
+                f"MySQL table {table} was altered while the job ran: its engine is {engine} now, "
+                "which has no transactions; ALTER TABLE … ENGINE=InnoDB, and start the job again"
             )
         into = table
         if self._staged:
@@ -199,7 +216,7 @@ class MySQLWriter:
             {n: present[n.lower()] for n in columns if present[n.lower()].data_type in NARROW},
         )
         self._execute("START TRANSACTION" if self._staged else f"XA START {self._name.xid}")
-        self._columns = columns
+        self._columns, self._types = columns, tuple(column.type for column in written)
         self._not_null = tuple(
             name
             for name in columns

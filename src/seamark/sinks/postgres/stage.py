@@ -16,20 +16,30 @@ from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.read_back import DELETE
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
 from seamark.model import failpoints
+from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import in_double_quotes as quoted
+from seamark.sinks.internal.columns import written_columns
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres.committable import PostgresCommittable, gid
 from seamark.sinks.postgres.connection import Server
-from seamark.sinks.postgres.table import Column, Table, checks
-from seamark.sinks.postgres.types import ColumnType
+from seamark.sinks.postgres.table import Column, Table, checks, describe, key_misfits, targets
+from seamark.sinks.postgres.types import ColumnType, keeps
 from seamark.sinks.postgres.writer import CopyWriter
 
 log = logging.getLogger(__name__)
 
 STAGE_PREFIX = "_seamark_stage_"
 _OP = Column(changes.STAGED_OP, 0, ColumnType("text", 25, "text"), True, False, False)
+_COLUMNS = """
+SELECT s.attname, (s.atttypid, s.atttypmod, s.attcollation) <>
+  (t.atttypid, t.atttypmod, t.attcollation)
+FROM pg_attribute s LEFT JOIN pg_attribute t ON t.attrelid = to_regclass(%s)
+  AND t.attname = s.attname AND NOT t.attisdropped
+WHERE s.attrelid = to_regclass(%s) AND s.attnum > 0 AND NOT s.attisdropped ORDER BY s.attnum
+"""
+"""A stage's columns, each with whether the target's has another type."""
 _DELETED = f"{changes.STAGED_OP} = '{DELETE}'"
 
 
@@ -58,10 +68,10 @@ class StageWriter(CopyWriter):
         unfit = changes.unfit(batch, (), self._op)
         return changes.take_others(batch, unfit, super().write_accepted)
 
-    def _described(self, table: Table, names: Sequence[str]) -> list[Column]:
-        columns = super()._described(table, [name for name in names if name != self._op])
+    def _described(self, table: Table, rows: pa.Schema) -> list[Column]:
+        columns = targets(table, written_columns(rows, self._op))
         if self._op is not None:
-            columns.insert(names.index(self._op), _OP)
+            columns.insert(rows.get_field_index(self._op), _OP)
         return columns
 
     def _begin(self, connection: Any, table: Table) -> str:
@@ -157,12 +167,11 @@ def _is_whole(connection: Any, committable: PostgresCommittable) -> bool:
 
 def _move(connection: Any, committable: PostgresCommittable) -> None:
     stage, target = _stage(committable), quoted(committable.place, committable.target)
-    columns = connection.execute(
-        "SELECT attname FROM pg_attribute "
-        "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-        [stage],
-    ).fetchall()
-    names = [name for (name,) in columns if name != _OP.name]
+    connection.execute(f"LOCK TABLE ONLY {target} IN ROW EXCLUSIVE MODE")  # nobody alters it now
+    columns = connection.execute(_COLUMNS, [target, stage]).fetchall()
+    names = [name for name, _ in columns if name != _OP.name]
+    if any(altered for _, altered in columns):
+        _require_fit(connection, committable)
     listed = ", ".join(map(quoted, names))
     move = f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {stage}"
     if committable.keys:
@@ -185,6 +194,29 @@ def _move(connection: Any, committable: PostgresCommittable) -> None:
         )
     connection.execute(move)
     connection.execute(f"DROP TABLE {stage}")
+
+
+def _require_fit(connection: Any, committable: PostgresCommittable) -> None:
+    """Raise CommitFailedError if the target was altered since the rows were staged, and would alter
+    them or take two keys for one."""
+    target = describe(connection, quoted(committable.place, committable.target))
+    staged = describe(connection, _stage(committable))
+    assert target is not None
+    assert staged is not None
+    why = "; ".join(key_misfits(connection, target, (), committable.keys))
+    for column in staged.columns:
+        into = target.find(column.name)
+        if into is not None and not keeps(column.type, into.type):
+            why = (
+                f"column {into.name!r} had type {column.type.shown} when they were staged, and "
+                f"{into.type.shown} would alter them"
+            )
+    if why:
+        raise CommitFailedError(
+            f"PostgreSQL table {target.sql} was altered while the job ran, and does not take the "
+            f"rows of epoch {committable.epoch} as they are: {why}. They are decided and not "
+            "visible; alter it back and start the job again, and they are committed"
+        )
 
 
 def _stage(committable: PostgresCommittable) -> str:

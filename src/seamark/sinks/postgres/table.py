@@ -105,15 +105,23 @@ def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) 
     connection.execute(f"CREATE TABLE IF NOT EXISTS {sql_name} ({', '.join(parts)})")
 
 
-def targets(table: Table, names: Sequence[str]) -> list[Column]:
-    """Return the target's columns for the batch's; raises WriteRefusedError if one is missing."""
+def targets(table: Table, rows: Schema) -> list[Column]:
+    """Return the target's columns for the batch's. Raises WriteRefusedError if one is missing, or
+    would alter values: the table was altered since the start."""
     columns = []
-    for name in names:
-        column = table.find(name)
+    for given in rows:
+        column = table.find(given.name)
         if column is None:
             raise WriteRefusedError(
-                f"PostgreSQL table {table.sql} has no column {name!r}; it had one when the job "
-                "started. Add it again, and start the job again"
+                f"PostgreSQL table {table.sql} has no column {given.name!r}; it had one when the "
+                "job started. Add it again, and start the job again"
+            )
+        if not fits(given.type, column.type):
+            raise WriteRefusedError(
+                f"PostgreSQL table {table.sql} was altered while the job ran: column "
+                f"{column.name!r} has type {column.type.shown} and the rows' {given.type}, which "
+                f"goes into {allowed(given.type)}. Alter it back, or CAST the rows, and start the "
+                "job again"
             )
         columns.append(column)
     return columns
@@ -151,12 +159,14 @@ def misfit(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -
                 f"column {target.name!r} is NOT NULL without a default, and the DataFrame lacks "
                 "it: add it, or give the column a default"
             )
-    if keys:
-        wrong += _check_keys(connection, table, schema, keys)
+    wrong += key_misfits(connection, table, schema, keys)
     return f"table {table.sql}: {'; '.join(wrong)}" if wrong else ""
 
 
-def _check_keys(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -> list[str]:
+def key_misfits(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -> list[str]:
+    """Return why rows cannot be found by these keys; nothing if they can, or there are none."""
+    if not keys:
+        return []
     names = {column.name for column in schema}
     if schema and (missing := [key for key in keys if key not in names]):
         return [f"key {missing[0]!r} is no column of the DataFrame: change keys, or select it"]

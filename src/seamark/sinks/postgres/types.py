@@ -27,6 +27,12 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "timestamp_ntz": ("timestamp",),
     "json": ("jsonb", "json", "text", "varchar"),
 }
+_OF_ONE_KIND = {
+    "bool": "boolean", "int2": "smallint", "int4": "int", "int8": "bigint", "float4": "float",
+    "float8": "double", "bytea": "binary", "date": "date", "timestamptz": "timestamp",
+    "timestamp": "timestamp_ntz",
+}  # fmt: skip
+"""The Spark types of values that a column of these types may hold."""
 _SCALAR = re.compile(r"(decimal|string|varchar|char)\b.*")
 _NAMES = {
     "bool": "boolean", "int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real",
@@ -70,12 +76,32 @@ def fits(spark_type: str, column: ColumnType) -> bool:
     )
 
 
+def keeps(staged: ColumnType, now: ColumnType) -> bool:
+    """Whether the server moves every value of the first type into the second unchanged, or refuses
+    it: texts into longer ones, other values as `fits` has it for their Spark type."""
+    if (staged.oid, staged.modifier) == (now.oid, now.modifier):
+        return True
+    if staged.element is not None and now.element is not None:
+        return keeps(staged.element, now.element)
+    if staged.name in ("text", "varchar"):
+        longer = now.modifier < 0 or 0 <= staged.modifier <= now.modifier
+        return now.name == "text" or (now.name == "varchar" and longer)
+    if staged.name == "numeric":  # without a modifier of any scale
+        return staged.modifier >= 0 and fits(f"decimal(38,{_digits(staged.modifier)})", now)
+    return staged.name in _OF_ONE_KIND and fits(_OF_ONE_KIND[staged.name], now)
+
+
+def _digits(modifier: int) -> int:
+    """Return a numeric's scale: eleven bits with a sign."""
+    return ((modifier - 4) & 2047 ^ 1024) - 1024
+
+
 def _rounds(column: ColumnType, spark_type: str) -> bool:
     """Whether the server would round to the column's scale, or its digits of a second."""
     if column.modifier < 0:
         return False
-    if column.name == "numeric":  # its scale: eleven bits with a sign
-        return ((column.modifier - 4) & 2047 ^ 1024) - 1024 < _scale(spark_type)
+    if column.name == "numeric":
+        return _digits(column.modifier) < _scale(spark_type)
     return column.name in ("timestamp", "timestamptz") and column.modifier < 6
 
 

@@ -17,6 +17,7 @@ from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.model.ignored import ignored
 from seamark.sinks.internal.columns import in_double_quotes as quoted
+from seamark.sinks.internal.columns import written_columns
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.postgres import copy_format
 from seamark.sinks.postgres.committable import PostgresCommittable
@@ -58,7 +59,7 @@ class CopyWriter:
             return
         with self._errors():
             if self._connection is None:
-                self._start(batch.schema.names)
+                self._start(batch.schema)
             try:
                 sent = copy_format.rows(batch, [column.type for column in self._columns])
             except (ValueError, pa.ArrowInvalid) as error:
@@ -77,7 +78,7 @@ class CopyWriter:
             return ()
         with self._errors():
             if self._connection is None:
-                connection = self._start(batch.schema.names)
+                connection = self._start(batch.schema)
                 # A deferred constraint would refuse rows too late to tell them apart.
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE; SAVEPOINT seamark")
             refused = sift(
@@ -134,9 +135,9 @@ class CopyWriter:
     def _lock(self, connection: Any) -> None:
         """Take the locks needed before the table is described."""
 
-    def _described(self, table: Table, names: Sequence[str]) -> list[Column]:
+    def _described(self, table: Table, rows: pa.Schema) -> list[Column]:
         """Return what this attempt's COPY writes for these columns of the batch."""
-        return targets(table, names)
+        return targets(table, written_columns(rows, None))
 
     def _begin(self, connection: Any, table: Table) -> str:
         """Return the quoted table for this attempt's COPY; the transaction has begun."""
@@ -150,7 +151,7 @@ class CopyWriter:
     def _name(self) -> str:
         return f"PostgreSQL table {self._table} in {self._server.place}"
 
-    def _start(self, names: Sequence[str]) -> Any:
+    def _start(self, rows: pa.Schema) -> Any:
         self._connection = self._server.connect()
         with self._within():
             self._connection.execute(BEGIN)
@@ -160,7 +161,7 @@ class CopyWriter:
                 raise WriteRefusedError(
                     f"{self._name} does not exist any more; make it again, and start the job again"
                 )
-            self._columns = self._described(table, names)
+            self._columns = self._described(table, rows)
             into = self._begin(self._connection, table)
             listed = ", ".join(quoted(column.name) for column in self._columns)
             self._copy_statement = f"COPY {into} ({listed}) FROM STDIN (FORMAT binary)"

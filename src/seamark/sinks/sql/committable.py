@@ -21,7 +21,8 @@ LONGEST_HANDLE = 200
 @dataclass(frozen=True)
 class SqlCommittable(AttemptCommittable):
     """Rows of the table `stage` for `columns` of the table `target`, both in the schema `place` (""
-    for the connection's own); of DuckDB, `stage` is the path of a file. With `keys` a row replaces
+    for the connection's own); of DuckDB, `stage` is the path of a file. `types` are the columns'
+    Spark types, none in an older release's. With `keys` a row replaces
     that of its key; `op` is the stage's column that tells what a row does, "" if it has none."""
 
     place: str = ""
@@ -30,6 +31,7 @@ class SqlCommittable(AttemptCommittable):
     columns: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     op: str = ""
+    types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if AttemptName.parse(self.handle) is None or not self.stage:

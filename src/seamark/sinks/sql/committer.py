@@ -22,6 +22,7 @@ from seamark.sinks.sql import duckdb, tables
 from seamark.sinks.sql.committable import SqlCommittable, owner_of
 from seamark.sinks.sql.database import Session, failures, is_lasting
 from seamark.sinks.sql.tables import EndedMeanwhileError
+from seamark.sinks.sql.types import holds
 
 if TYPE_CHECKING:
     from seamark.sinks.sql.sink import SqlSink
@@ -141,8 +142,22 @@ class SqlCommitter(ConnectedCommitter["SqlSink"]):
             return Fate.ABORTED
         tables.record(connection, committable, Fate.COMMITTED)  # first: it is the lock
         tables.move(connection, committable)
+        self._require_fit(connection, committable)
         tables.discard(connection, committable)
         return Fate.ENDED_NOW
+
+    def _require_fit(self, connection: Any, c: SqlCommittable) -> None:
+        """Raise CommitFailedError if the target was altered since the rows were staged and may have
+        altered them, or found others by their keys. Servers alter no table that a transaction has
+        just written to."""
+        dialect = self._database.dialect
+        target = tables.describe(connection, dialect, c.place, c.target, keys=bool(c.keys))
+        for name, kind in zip(c.columns, c.types, strict=False):
+            into = target.find(name) if target is not None else None
+            if into is not None and not holds(into.form, kind, key=name in c.keys):
+                altered = f"column {name!r} of {c.target} would alter values of type {kind}"
+                said = f"{altered}. It was altered while the job ran: alter it back"
+                raise not_committed(self._name, c.epoch, said)
 
 
 def _abort_one(connection: Any, committable: SqlCommittable) -> Fate:

@@ -41,7 +41,8 @@ _EACH_CONNECTION = {
     ),
     # Strict, so that the server refuses a row instead of altering it.
     "mysql": (
-        "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE', "
+        "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
+        "NO_AUTO_VALUE_ON_ZERO', "
         f"time_zone='+00:00', innodb_lock_wait_timeout={LOCK_TIMEOUT_S}, "
         f"lock_wait_timeout={LOCK_TIMEOUT_S}",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",

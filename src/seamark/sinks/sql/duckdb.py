@@ -22,6 +22,7 @@ from seamark.contracts.dead_letters import Refusals, RefusedRow, without
 from seamark.contracts.sink import WriterContext
 from seamark.model.ignored import ignored
 from seamark.sinks.internal import changes
+from seamark.sinks.internal.columns import written_columns
 from seamark.sinks.internal.staged_files import StagedFileWriter
 from seamark.sinks.sql.committable import HANDLE, ROW, SqlCommittable, owner_of
 from seamark.sinks.sql.types import Form, checked
@@ -104,6 +105,7 @@ class ParquetWriter(StagedFileWriter):
         self._context = context
         self._parquet: Any = None
         self._names: list[str] = []
+        self._types: tuple[str, ...] = ()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See `CommittingWriter`."""
@@ -116,6 +118,7 @@ class ParquetWriter(StagedFileWriter):
         if batch.num_rows == 0:
             return ()
         sink = self._sink
+        self._types = tuple(column.type for column in written_columns(batch.schema, sink.op))
         refusals = Refusals(changes.unfit(batch, sink.keys, sink.op))
         arrays = [
             checked(array, name, _form(array.type), "duckdb", refusals, key=name in sink.keys)
@@ -155,6 +158,7 @@ class ParquetWriter(StagedFileWriter):
                 stage=str(self._staged),
                 target=target,
                 columns=tuple(name for name in self._names if name != op),
+                types=self._types,
                 keys=tuple(self._sink.keys),
                 op=op,
             )

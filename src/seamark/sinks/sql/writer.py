@@ -20,12 +20,13 @@ from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.model.ignored import ignored
 from seamark.sinks.internal import changes
+from seamark.sinks.internal.columns import written_columns
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.sql import tables
 from seamark.sinks.sql.committable import HANDLE, ROW, SqlCommittable, owner_of
 from seamark.sinks.sql.database import Session, failures, is_lasting, refuses_row
 from seamark.sinks.sql.tables import TargetColumn
-from seamark.sinks.sql.types import values
+from seamark.sinks.sql.types import holds, values
 
 if TYPE_CHECKING:
     from seamark.sinks.sql.sink import SqlSink
@@ -42,6 +43,7 @@ class SqlWriter:
         self._handle = str(AttemptName.of(context, owner_of(context)))
         self._keys: tuple[str, ...] = ()
         self._columns: list[TargetColumn | None] = []
+        self._types: tuple[str, ...] = ()
         self._stage: Any = None
         self._statement: Any = None
         self._rows = 0
@@ -52,7 +54,7 @@ class SqlWriter:
         if batch.num_rows == 0:
             return
         with self._errors():
-            self._begin(batch.schema.names)
+            self._begin(batch.schema)
             rows, refused = self._values(batch)
             changes.require_fit(refused, self._sink.describe())
             self._session.run(partial(self._insert, rows), limit_s=self._limit_s)
@@ -63,7 +65,7 @@ class SqlWriter:
         if batch.num_rows == 0:
             return ()
         with self._errors():
-            self._begin(batch.schema.names)
+            self._begin(batch.schema)
             rows, refused = self._values(batch)
             bad = {row.index for row in refused}
             good = [index for index in range(batch.num_rows) if index not in bad]
@@ -90,6 +92,7 @@ class SqlWriter:
                 stage=self._stage.name,
                 target=self._sink.table_name[1],
                 columns=tuple(c.name for c in self._stage.columns if c.name not in own),
+                types=self._types,
                 keys=self._keys,
                 op=changes.STAGED_OP if changes.STAGED_OP in named else "",
             )
@@ -110,7 +113,7 @@ class SqlWriter:
     def _limit_s(self) -> float:
         return 6 * self._database.timeout_s  # a block of rows
 
-    def _begin(self, names: Sequence[str]) -> None:
+    def _begin(self, rows: pa.Schema) -> None:
         """Find the target's columns for those of the batch, and the stage; make it if it is not
         there."""
         if self._stage is not None:
@@ -121,13 +124,22 @@ class SqlWriter:
         )
         if target is None:
             raise WriteRefusedError(f"{what} does not exist; make it, and start the job again")
-        for name in names:
-            column = None if name == sink.op else target.find(name)
-            if column is None and name != sink.op:
+        for given in written_columns(rows, sink.op):
+            column = target.find(given.name)
+            if column is None:
                 raise WriteRefusedError(
-                    f"{what} has no column {name!r}; add it, and start the job again"
+                    f"{what} has no column {given.name!r}; add it, and start the job again"
+                )
+            if not holds(column.form, given.type):
+                raise WriteRefusedError(
+                    f"{what} was altered while the job ran: column {column.name!r} would alter "
+                    f"values of type {given.type}; alter it back, or CAST the rows, and start the "
+                    "job again"
                 )
             self._columns.append(column)
+        self._types = tuple(column.type for column in written_columns(rows, sink.op))
+        if sink.op is not None:
+            self._columns.insert(rows.get_field_index(sink.op), None)
         written = [column for column in self._columns if column is not None]
         key_columns = [target.find(key) for key in sink.keys]
         self._keys = tuple(column.name for column in key_columns if column is not None)

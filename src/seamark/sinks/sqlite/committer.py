@@ -17,6 +17,7 @@ import pyarrow as pa
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
+from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.committers import StagingCommitter, not_committed
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
 from seamark.sinks.internal.staged_files import StagedFile, list_staged
@@ -38,6 +39,12 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
         self._table = sink.table
         self._root = sink.staging_root
         self._deleting: threading.Thread | None = None
+        self._facts: database.TableFacts | None = None
+
+    def preflight(self) -> None:
+        """See `Committer`."""
+        super().preflight()
+        self._facts = database.ask_table(self._sink.target)
 
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
         """Insert this call's staged rows, all or none.
@@ -51,12 +58,13 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
         try:
             with database.transaction(self._path) as cursor:
                 outcomes = [self._commit_one(cursor, one).of_commit for one in committables]
+                if CommitOutcome.COMMITTED in outcomes:
+                    self._require_fit(cursor, committables[0].epoch)
                 database.prune(cursor, committables)
         except sqlite3.Error as error:
             if database.may_pass(error):
                 raise
-            name = f"{self._name}, table {self._table}"
-            raise not_committed(name, committables[0].epoch, str(error)) from error
+            raise self._refused(committables[0].epoch, str(error)) from error
         failpoints.reached("ledger-committed")
         done = (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
         pairs = zip(committables, outcomes, strict=True)
@@ -124,6 +132,20 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
             return Fate.ABORTED
         database.record(cursor, committable, Fate.COMMITTED)
         return Fate.ENDED_NOW
+
+    def _require_fit(self, cursor: sqlite3.Cursor, epoch: int) -> None:
+        """Raise CommitFailedError if the table was altered since the start and may have altered
+        the rows just inserted."""
+        target = self._sink.target
+        facts = database.describe(cursor, target)
+        if self._facts in (None, facts):
+            return
+        for why, remedy in database.misfits(target, self._context.schema, facts):
+            raise self._refused(epoch, f"{why}; {remedy}. It was altered while the job ran")
+        self._facts = facts
+
+    def _refused(self, epoch: int, why: str) -> CommitFailedError:
+        return not_committed(f"{self._name}, table {self._table}", epoch, why)
 
     def _delete_soon(self, committables: Sequence[StagedFile]) -> None:
         self._end_deletion()

@@ -120,25 +120,32 @@ def ask_table(target: Target) -> TableFacts:
     if not Path(target.path).exists():
         return TableFacts()
     with connect(target.path) as cursor:
-        # Generated columns are hidden here, and cannot be inserted into. A row's number, the only
-        # key column of type INTEGER, is filled by itself.
-        cursor.execute(
-            'SELECT c.name, "notnull" AND dflt_value IS NULL AND NOT '
-            "(pk AND upper(c.type) = 'INTEGER' AND 1 = sum(pk > 0) OVER () AND NOT wr), "
-            "iif(strict AND upper(c.type) = 'ANY', '', c.type), t.type = 'view' "
-            "FROM pragma_table_info(?) AS c, pragma_table_list(?) AS t",
-            (target.table, target.table),
-        )
-        rows = cursor.fetchall()
-        columns = tuple((name, bool(must), declared) for name, must, declared, _ in rows)
-        keyed = not (columns and target.keys) or _has_key(cursor, target.table, target.keys)
+        return describe(cursor, target)
+
+
+def describe(cursor: sqlite3.Cursor, target: Target) -> TableFacts:
+    """Describe the table of an open database."""
+    # Generated columns are hidden here, and cannot be inserted into. A row's number, the only key
+    # column of type INTEGER, is filled by itself.
+    cursor.execute(
+        'SELECT c.name, "notnull" AND dflt_value IS NULL AND NOT '
+        "(pk AND upper(c.type) = 'INTEGER' AND 1 = sum(pk > 0) OVER () AND NOT wr), "
+        "iif(strict AND upper(c.type) = 'ANY', '', c.type), t.type = 'view' "
+        "FROM pragma_table_info(?) AS c, pragma_table_list(?) AS t",
+        (target.table, target.table),
+    )
+    rows = cursor.fetchall()
+    columns = tuple((name, bool(must), declared) for name, must, declared, _ in rows)
+    keyed = not (columns and target.keys) or _has_key(cursor, target.table, target.keys)
     return TableFacts(columns, keyed, any(is_view for *_, is_view in rows))
 
 
-def misfits(target: Target, schema: Schema) -> Iterator[tuple[str, str]]:
+def misfits(
+    target: Target, schema: Schema, facts: TableFacts | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield why the table cannot take rows of these columns, each with the remedy; nothing if it
-    can, or is missing. A type "" is not judged."""
-    facts = ask_table(target)
+    can, or is missing. A type "" is not judged. Without `facts` asks the database."""
+    facts = facts or ask_table(target)
     what = f"SQLite table {target.table} in {target.path}"
     if facts.is_view:
         yield f"{what} is a view", "give the table that it reads"
@@ -173,17 +180,21 @@ def misfits(target: Target, schema: Schema) -> Iterator[tuple[str, str]]:
 
 def _altered(column: Column, declared: str) -> tuple[str, str] | None:
     """Return how a column of this declared type would alter values, and the remedy: texts that look
-    like numbers become such, and doubles have 53 bits. Texts of dates, times and JSON do not."""
+    like numbers become such, doubles have 53 bits, and 15 digits as texts. Texts of dates, times
+    and JSON do not."""
     affinity = next(a for part, a in _AFFINITIES.items() if part in (declared or "BLOB").upper())
     as_text = column.type.startswith(("string", "varchar", "char", "decimal"))
-    if (as_text and affinity in ("INTEGER", "REAL", "NUMERIC")) or (
-        column.type == "bigint" and affinity == "REAL"
-    ):
-        return (
-            f"whose affinity {affinity} alters values of the DataFrame's {column.type}",
-            f"declare it {'TEXT' if as_text else 'INTEGER'}, or CAST it in the DataFrame",
-        )
-    return None
+    wanted = {("bigint", "REAL"): "INTEGER", ("double", "TEXT"): "REAL"}.get(
+        (column.type, affinity)
+    )
+    if as_text and affinity in ("INTEGER", "REAL", "NUMERIC"):
+        wanted = "TEXT"
+    if wanted is None:
+        return None
+    return (
+        f"whose affinity {affinity} alters values of the DataFrame's {column.type}",
+        f"declare it {wanted}, or CAST it in the DataFrame",
+    )
 
 
 def _has_key(cursor: sqlite3.Cursor, table: str, keys: Sequence[str]) -> bool:

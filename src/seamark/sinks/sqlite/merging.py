@@ -1,7 +1,7 @@
 """Staged rows into the table: appended or, with keys, replacing and deleting rows by key.
 
-A staged file says in its schema's metadata which it is, so rows staged before a change of the
-sink's settings still move as they were meant.
+A staged file says in its schema's metadata which it is, and into which table, so rows staged before
+a change of the sink's settings still move as they were meant.
 """
 
 import sqlite3
@@ -16,17 +16,15 @@ from seamark.contracts.read_back import DELETE
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.sqlite.database import Target, insert
 
-_KEYS, _OP = b"seamark.keys", b"seamark.op"
+_TABLE, _KEYS, _OP = b"seamark.table", b"seamark.keys", b"seamark.op"
 _SEPARATOR = "\0"
 _STAGE = "temp._seamark_stage"
 
 
 def described(batch: pa.RecordBatch, target: Target) -> pa.RecordBatch:
-    """Return the batch with the keys and op of its rows in its schema's metadata."""
-    if not target.keys:
-        return batch
-    keys = _SEPARATOR.join(target.keys).encode()
-    return batch.replace_schema_metadata({_KEYS: keys, _OP: (target.op or "").encode()})
+    """Return the batch with the table, keys and op of its rows in its schema's metadata."""
+    texts = {_TABLE: target.table, _KEYS: _SEPARATOR.join(target.keys), _OP: target.op or ""}
+    return batch.replace_schema_metadata({name: text.encode() for name, text in texts.items()})
 
 
 def newest(batch: pa.RecordBatch, target: Target) -> Any:
@@ -43,9 +41,10 @@ def newest(batch: pa.RecordBatch, target: Target) -> Any:
 
 
 def move(cursor: sqlite3.Cursor, table: str, rows: pa.Table) -> None:
-    """Apply staged rows, in their order, inside the caller's transaction. Creates a missing
-    table."""
+    """Apply staged rows, in their order, inside the caller's transaction. Creates a missing table.
+    `table` is that of rows that do not name theirs: an older release's."""
     metadata = rows.schema.metadata or {}
+    table = metadata.get(_TABLE, table.encode()).decode()
     keys, op = metadata.get(_KEYS, b"").decode(), metadata.get(_OP, b"").decode() or None
     by = keys.split(_SEPARATOR) if keys else []
     target = f"main.{quoted(table)}"

@@ -28,10 +28,10 @@ class SQLiteSink(changes.ByKey[StagedFile]):
         epoch is decided.
     table: created at the start if missing (see `create_table`), with the DataFrame's columns. An
         existing one must have all of them, of types that keep their values (string and decimal:
-        TEXT or BLOB; bigint: not REAL), checked when the job starts; its other columns get their
-        default or NULL. Rows are inserted after the epoch is decided, and a row refused by a
-        constraint stops the job. Keep such constraints off the table, or give `Job.sink`
-        ``on_bad_row="dead_letter"``.
+        TEXT or BLOB; bigint: not REAL; double: not TEXT), checked when the job starts; its other
+        columns get their default or NULL. Rows are inserted after the epoch is decided, and a row
+        refused by a constraint stops the job. Keep such constraints off the table, or give
+        `Job.sink` ``on_bad_row="dead_letter"``.
     keys: the columns of a row's key: a row replaces the row of the same key. A primary key or
         unique index must be on exactly these columns; a table made by the sink has it. If
         an epoch has several rows for one key, the task's last row wins; so give each key to one

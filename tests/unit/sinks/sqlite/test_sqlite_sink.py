@@ -191,6 +191,33 @@ def test_a_table_without_the_column_is_found_before_the_decision(
 
 
 @pytest.mark.parametrize(
+    ("kind", "spark", "fits"),
+    [
+        ("TEXT", "double", False), ("VARCHAR(9)", "double", False), ("TEXT", "float", True),
+        *((kind, "double", True) for kind in ("REAL", "NUMERIC", "INTEGER", "BLOB", "")),
+    ],
+)  # fmt: skip
+def test_a_text_keeps_fifteen_digits_of_a_double(
+    sink: SQLiteSink, kind: str, spark: str, fits: bool
+) -> None:
+    elsewhere(sink, f"CREATE TABLE t (a {kind})")
+    context = dataclasses.replace(DRIVER, schema=(Column("a", spark),))
+    committer = sink.create_committer(context)
+    if not fits:
+        with pytest.raises(
+            PreflightError, match=r"affinity TEXT alters .* double; declare it REAL"
+        ):
+            committer.preflight()
+        return
+    committer.preflight()
+    number = 123456789.12345679 if spark == "double" else 0.1
+    arrow = pa.float64() if spark == "double" else pa.float32()
+    committer.commit([stage(sink, {"a": pa.array([number], arrow)})])
+    ((found,),) = elsewhere(sink, "SELECT a FROM t")
+    assert pa.scalar(float(found), arrow) == pa.scalar(number, arrow)
+
+
+@pytest.mark.parametrize(
     ("table", "says"),
     [
         ("a INTEGER", r"has no column 'b' \(it has a\).*ALTER TABLE"),

@@ -1,0 +1,135 @@
+"""A table altered while the job runs: no row is rounded or read as another type. It is refused with
+its reason, and takes the rows whole once the table is altered back; a wider type takes them as is.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import CommitFailedError, WriteRefusedError
+from seamark.model.schema import Column, Schema
+from tests.integration.postgres import sink_kit as kit
+from tests.servers.postgres import PostgresServer
+
+UTC = dt.timezone.utc
+DONE = [CommitOutcome.COMMITTED]
+SCHEMA: Schema = (
+    Column("id", "bigint"), Column("amount", "decimal(10,2)"), Column("at", "timestamp"),
+    Column("name", "string"),
+)  # fmt: skip
+ROW = (2**53 + 1, Decimal("1.25"), dt.datetime(2026, 3, 29, 1, 30, 0, 123456, UTC), "a")
+ROWS = pa.record_batch(
+    {
+        "id": [ROW[0]],
+        "amount": pa.array([ROW[1]], pa.decimal128(10, 2)),
+        "at": pa.array([ROW[2]], pa.timestamp("us", "UTC")),
+        "name": [ROW[3]],
+    }
+)
+HARMFUL = {
+    "fewer digits": ("amount", "numeric(10,1)", "numeric(10,2)"),
+    "whole numbers": ("amount", "bigint", "numeric(10,2)"),
+    "floating point": ("id", "float8", "bigint"),
+    "without a zone": ("at", "timestamp", "timestamptz"),
+    "whole seconds": ("at", "timestamptz(0)", "timestamptz"),
+}
+
+
+@pytest.fixture
+def schema(postgres: PostgresServer) -> Iterator[str]:
+    with kit.fresh_schema(postgres) as schema:
+        postgres.execute(
+            f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, amount numeric(10,2), "
+            "at timestamptz, name text)"
+        )
+        yield schema
+
+
+def started(sink: Any) -> Any:
+    committer = sink.create_committer(kit.driver(schema=SCHEMA))
+    committer.preflight()
+    return committer
+
+
+def alter(server: PostgresServer, schema: str, column: str, kind: str) -> None:
+    server.execute(f"ALTER TABLE {schema}.orders ALTER COLUMN {column} TYPE {kind}")
+
+
+@pytest.mark.parametrize("mode", kit.MODES)
+@pytest.mark.parametrize("how", HARMFUL)
+def test_rows_of_an_altered_table_are_refused_whole(
+    postgres: PostgresServer, schema: str, mode: str, how: str
+) -> None:
+    column, kind, back = HARMFUL[how]
+    sink = kit.sink_on(postgres, schema, mode)
+    committer = started(sink)
+    alter(postgres, schema, column, kind)
+    with pytest.raises(WriteRefusedError, match=rf"altered while the job ran: column '{column}'"):
+        kit.write(sink, kit.attempt(), ROWS)
+    writer = sink.create_selective_writer(kit.attempt())
+    with pytest.raises(WriteRefusedError, match=rf"altered while the job ran: column '{column}'"):
+        writer.write_accepted(ROWS)
+    writer.abort()
+    alter(postgres, schema, column, back)
+    assert list(committer.commit(kit.write(sink, kit.attempt(), ROWS))) == DONE
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert"])
+@pytest.mark.parametrize("how", HARMFUL)
+def test_staged_rows_wait_until_the_table_is_altered_back(
+    postgres: PostgresServer, schema: str, mode: str, how: str
+) -> None:
+    column, kind, back = HARMFUL[how]
+    sink = kit.sink_on(postgres, schema, mode)
+    committer = started(sink)
+    staged = kit.write(sink, kit.attempt(), ROWS)
+    alter(postgres, schema, column, kind)
+    with pytest.raises(CommitFailedError, match=rf"altered while the job ran.*column '{column}'"):
+        committer.commit(staged)
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == []
+    alter(postgres, schema, column, back)
+    assert list(committer.commit(staged)) == DONE
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert"])
+def test_a_wider_table_takes_what_was_staged_before(
+    postgres: PostgresServer, schema: str, mode: str
+) -> None:
+    sink = kit.sink_on(postgres, schema, mode)
+    committer = started(sink)
+    staged = kit.write(sink, kit.attempt(), ROWS)
+    alter(postgres, schema, "amount", "numeric(20,4)")
+    alter(postgres, schema, "id", "numeric")
+    postgres.execute(f"ALTER TABLE {schema}.orders ADD note text DEFAULT 'new'")
+    assert list(committer.commit(staged)) == DONE
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == [(*ROW, "new")]
+
+
+def test_a_key_that_takes_two_texts_for_one_is_not_merged_by(
+    postgres: PostgresServer, schema: str
+) -> None:
+    """A server may lack ICU: the mark of its collation does."""
+    postgres.execute(f"ALTER TABLE {schema}.orders DROP CONSTRAINT orders_pkey, ADD UNIQUE (name)")
+    sink = kit.sink_on(postgres, schema, "upsert", keys=["name"])
+    committer = started(sink)
+    staged = kit.write(sink, kit.attempt(), ROWS)
+    postgres.execute(f"CREATE COLLATION {schema}.anycase (provider = libc, locale = 'C')")
+    alter(postgres, schema, "name", f"text COLLATE {schema}.anycase")
+    postgres.execute(
+        "UPDATE pg_collation SET collisdeterministic = false WHERE "
+        f"collname = 'anycase' AND collnamespace = '{schema}'::regnamespace"
+    )
+    with pytest.raises(CommitFailedError, match=r"no unique index that compares every byte"):
+        committer.commit(staged)
+    alter(postgres, schema, "name", 'text COLLATE "default"')
+    assert list(committer.commit(staged)) == DONE
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
