@@ -4,6 +4,7 @@ writers."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 import seamark as sm
@@ -64,6 +66,29 @@ def test_the_texts_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
                 read_back_by_spark(spark, tmp_path / name, name, column, list(values))
     finally:
         spark.conf.set("spark.sql.ansi.enabled", ansi)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "spark.sql.parser.escapedStringLiterals",
+        "spark.sql.ansi.doubleQuotedIdentifiers",
+        "spark.sql.legacy.consecutiveStringLiterals.enabled",
+    ],
+)
+def test_times_in_json_do_not_depend_on_how_spark_reads_a_literal(
+    spark: SparkSession, setting: str
+) -> None:
+    frame = spark.sql("SELECT timestamp'2026-01-02 03:04:05.000006Z' AS t").withColumn(
+        "n", F.to_timestamp_ntz("t")
+    )
+    spark.conf.set(setting, "true")
+    try:
+        (found,) = frame.selectExpr(to_json("struct(*)")).first() or ()
+    finally:
+        spark.conf.unset(setting)
+    times = {"t": "2026-01-02T03:04:05.000006Z", "n": "2026-01-02T03:04:05.000006"}
+    assert json.loads(found) == times
 
 
 def read_back_by_spark(

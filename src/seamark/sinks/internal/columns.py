@@ -150,10 +150,11 @@ def to_json(expression: str) -> str:
 
     Keeps microseconds, and writes UTC; by default Spark cuts them, in the session's time zone.
     """
+    # Under spark.sql.parser.escapedStringLiterals no literal holds a quotation mark.
+    ntz = "replace('yyyy-MM-dd_T_HH:mm:ss.SSSSSS', '_', char(39))"
     return (
         f"to_json({expression}, map('timeZone', 'UTC', "
-        r"'timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX', "
-        r"'timestampNTZFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSS'))"
+        f"'timestampFormat', concat({ntz}, 'XXX'), 'timestampNTZFormat', {ntz}))"
     )
 
 
