@@ -126,8 +126,8 @@ class SqlWriter:
             raise WriteRefusedError(f"{what} does not exist; make it, and start the job again")
         if target.engine not in ("", "InnoDB"):
             raise WriteRefusedError(
-                f"{what} has the engine {target.engine} now, which has no transactions; ALTER TABLE "
-                f"{sink.table} ENGINE=InnoDB, and start the job again"
+                f"{what} has the engine {target.engine} now, which has no transactions; ALTER "
+                f"TABLE {sink.table} ENGINE=InnoDB, and start the job again"
             )
         for given in written_columns(rows, sink.op):
             column = target.find(given.name)
