@@ -15,6 +15,8 @@ import pytest
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import CommitFailedError, WriteRefusedError
 from seamark.model.schema import Column, Schema
+from seamark.sinks.postgres.table import describe
+from seamark.sinks.postgres.types import keeps
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 
@@ -133,3 +135,44 @@ def test_a_key_that_takes_two_texts_for_one_is_not_merged_by(
     alter(postgres, schema, "name", 'text COLLATE "default"')
     assert list(committer.commit(staged)) == DONE
     assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
+
+
+def test_a_column_with_a_collation_of_its_own_is_not_altered(
+    postgres: PostgresServer, schema: str
+) -> None:
+    alter(postgres, schema, "name", 'text COLLATE "C"')
+    postgres.execute(f"ALTER TABLE {schema}.orders DROP CONSTRAINT orders_pkey, ADD UNIQUE (name)")
+    sink = kit.sink_on(postgres, schema, "upsert", keys=["name"])
+    committer = started(sink)
+    for epoch in (0, 1):
+        assert list(committer.commit(kit.write(sink, kit.attempt(epoch), ROWS))) == DONE
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
+
+
+KEPT = {
+    ("varchar(5)", "varchar(9)"): True,
+    ("varchar(5)", "text"): True,
+    ("text", "varchar(5)"): False,  # it would cut blanks off
+    ("text", "char(5)"): False,
+    ("text", "name"): False,
+    ("int", "bigint"): True,
+    ("int[]", "bigint[]"): True,
+    ("numeric(10,2)[]", "numeric(10,1)[]"): False,
+    ("numeric(10,2)", "numeric"): True,
+    ("numeric", "numeric(10,2)"): False,
+    ("real", "float8"): True,
+    ("float8", "real"): False,
+    ("jsonb", "text"): False,
+    ("bytea", "bytea"): True,
+}
+
+
+def test_which_types_keep_what_was_staged(postgres: PostgresServer, schema: str) -> None:
+    kinds = sorted({kind for pair in KEPT for kind in pair})
+    columns = ", ".join(f'"{kind}" {kind}' for kind in kinds)
+    postgres.execute(f"CREATE TABLE {schema}.kinds ({columns})")
+    with postgres.connect() as connection:
+        table = describe(connection, f"{schema}.kinds")
+    assert table is not None
+    types = {column.name: column.type for column in table.columns}
+    assert {pair: keeps(types[pair[0]], types[pair[1]]) for pair in KEPT} == KEPT

@@ -92,6 +92,21 @@ def test_a_wider_table_takes_what_was_staged_before(place: Place) -> None:
     side.close()
 
 
+def test_an_engine_without_transactions_gets_no_rows(place: Place) -> None:
+    if not place.url.startswith("mariadb"):
+        pytest.skip("only MySQL and MariaDB have engines")
+    make(place, [])
+    sink = place.sink()
+    side = committer(sink, schema=SCHEMA)
+    place.execute("ALTER TABLE orders ENGINE=MyISAM")
+    with pytest.raises(WriteRefusedError, match=r"has the engine MyISAM now.*ENGINE=InnoDB"):
+        write(sink, ROWS)
+    place.execute("ALTER TABLE orders ENGINE=InnoDB")
+    side.commit(write(sink, ROWS))
+    assert found(place) == [ROW]
+    side.close()
+
+
 def test_a_zero_asks_mariadb_for_no_number(place: Place) -> None:
     if not place.url.startswith("mariadb"):
         pytest.skip("MySQL and MariaDB number rows that have a zero")

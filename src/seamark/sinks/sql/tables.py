@@ -121,8 +121,9 @@ def describe(
         listed = look.get_table_options(name, schema).items()
         options = {option.partition("_")[2]: str(value) for option, value in listed}
     texts = tuple(options.get(option, "") for option in ("default charset", "collate"))
+    engine = options.get("engine", "")
     if not keys:
-        return Target(place, name, columns, texts=texts)
+        return Target(place, name, columns, engine=engine, texts=texts)
     loose = _loose_keys(connection, dialect, place, name)
     columns = tuple(
         replace(c, form=replace(c.form, exact=False)) if c.name in loose else c for c in columns
@@ -139,7 +140,7 @@ def describe(
         ]
     known = tuple(frozenset(names) for names in unique if names and None not in names)
     is_table = name in look.get_table_names(schema)
-    return Target(place, name, columns, known, is_table, options.get("engine", ""), texts)
+    return Target(place, name, columns, known, is_table, engine, texts)
 
 
 def _loose_keys(connection: Any, dialect: str, place: str, name: str) -> set[str]:

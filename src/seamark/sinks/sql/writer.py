@@ -124,6 +124,11 @@ class SqlWriter:
         )
         if target is None:
             raise WriteRefusedError(f"{what} does not exist; make it, and start the job again")
+        if target.engine not in ("", "InnoDB"):
+            raise WriteRefusedError(
+                f"{what} has the engine {target.engine} now, which has no transactions; ALTER "
+                f"TABLE {sink.table} ENGINE=InnoDB, and start the job again"
+            )
         for given in written_columns(rows, sink.op):
             column = target.find(given.name)
             if column is None:
