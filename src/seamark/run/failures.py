@@ -62,6 +62,7 @@ _SPARK_WRITES = re.compile(
 _ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
 _DELETED = re.compile(r"failOnDataLoss to false\.\s+Reason:\s+(.+?)\.?\s*$", re.MULTILINE)
 """In the words of Spark's Kafka source, up to the end of the line with topic and offsets."""
+_OTHER_FILES = re.compile(r"Wrong basePath (.+) for the root path: (\S+)")
 _JAVA = re.compile(r"\n\tat |\n SQLSTATE|\n\nJVM stacktrace|\nDriver stacktrace")
 _REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
 
@@ -108,9 +109,17 @@ def reason_of(error: BaseException) -> str:
 
 
 def of_source(error: BaseException, job: str) -> BaseException:
-    """Return `error`, or RowsDeletedError for it if the source has deleted rows unread."""
-    match = _DELETED.search(_trace(error)) if isinstance(error, PySparkException) else None
-    if match is None:
+    """Return `error`; RowsDeletedError for it if the source has deleted rows unread; UserError if a
+    file source has the place of one with another directory."""
+    trace = _trace(error) if isinstance(error, PySparkException) else ""
+    if other := _OTHER_FILES.search(trace):
+        return UserError(
+            f"job {job}: a file source reads {other[1]}, and the one in its place has read "
+            f"{other[2]}: Spark goes on from there, and nothing was written. Give each source its "
+            "directory back; to read another one, give the source a uid of its own and go on from "
+            "a savepoint: seamark run -n -s PATH"
+        )
+    if (match := _DELETED.search(trace)) is None:
         return error
     return RowsDeletedError(
         f"job {job}: Kafka has deleted rows that were not read yet. {match[1]}. Nothing of this "

@@ -139,3 +139,27 @@ def test_an_execution_that_cannot_be_recorded_does_not_end_the_job(
     declared.run()
     assert count(tmp_path) == (10, 10)
     assert "record of the execution: no room. The job does not need it" in caplog.text
+
+
+def test_file_sources_that_changed_places_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    def run(*directories: str) -> None:
+        job = sm.Job("swapped", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        frames = []
+        for uid, name in zip(("one", "two"), directories, strict=True):
+            source = sm.FileSource(
+                str(tmp_path / name), format="json", schema="id BIGINT", ending="latest"
+            )
+            frames.append(job.source(source, uid))
+        job.sink(frames[0].union(frames[1]), sm.SQLiteSink(f"{tmp_path}/out.db", "t"), "out")
+        job.run()
+
+    for id_, name in enumerate(("a", "b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text(f'{{"id": {id_}}}')
+    run("a", "b")
+    (tmp_path / "a/1.json").write_text('{"id": 2}')
+    with pytest.raises(sm.UserError, match=r"one in its place has read file:.*/0\.json"):
+        run("b", "a")
+    assert count(tmp_path) == (2, 2)
+    run("a", "b")
+    assert count(tmp_path) == (3, 3)

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from seamark.checkpoint.store import CheckpointStore
+from seamark.files.local import LocalDirectory
+
 PROGRAM = """
 import sys
 import seamark as sm
@@ -126,3 +129,33 @@ def test_a_failing_task_ends_the_program_with_the_users_own_lines(
         assert noise not in shown, shown
     if not seamark:
         assert re.search(r'  File ".*app.py", line 21, in <module>\n    job.run\(\)\n$', above)
+
+
+def test_a_superseded_driver_ends_without_javas_stack(tmp_path: Path) -> None:
+    """The second driver is its lease alone: the first looks for no more."""
+    (tmp_path / "app.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "seamark.cli.main", "run", "-D", "checkpoint.interval=200ms"]
+    settings = ["-D", "checkpoint.storage=store", "app.py", "out"]
+    output = tmp_path / "output.txt"
+    with (
+        output.open("w") as log,
+        subprocess.Popen(
+            [*command, *settings], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT,
+            env={k: v for k, v in os.environ.items() if not k.startswith("SEAMARK_")},
+        ) as process,
+    ):  # fmt: skip
+        try:
+            deadline = time.monotonic() + 120
+            while not committed(tmp_path) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            store = CheckpointStore(
+                LocalDirectory(tmp_path / "store/j"), LocalDirectory(tmp_path / "store/j/spark")
+            )
+            assert store.claim_generation(2), output.read_text()
+            assert process.wait(60) == 1, output.read_text()
+        finally:
+            process.kill()
+    said = output.read_text()
+    assert "FencedError: driver generation 1 was superseded by generation 2" in said
+    for noise in ("\tat ", "py4j", "seamark/runtime"):
+        assert noise not in said, said

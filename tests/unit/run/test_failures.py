@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from seamark.model.errors import RowsDeletedError
+from seamark.model.errors import RowsDeletedError, UserError
 from seamark.run.failures import Verdict, judge, of_source
 
 SPARK = """[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. Traceback (most recent call last):
@@ -36,6 +36,14 @@ def test_rows_deleted_unread_are_named_and_no_restart_brings_them_back(
     assert told in str(error)
     assert "\n" not in str(error)
     assert judge(error, first_start=False) is Verdict.FATAL
+
+
+def test_a_file_source_in_anothers_place_is_told() -> None:
+    """As Spark says it; with Spark: `tests/spark/jobs/test_failed_start.py`."""
+    said = "with exception: Wrong basePath a b for the root path: file:/b/0.json SQLSTATE: XXKST"
+    error = of_source(StreamingQueryException(said), "shop")
+    assert isinstance(error, UserError)
+    assert "reads a b, and the one in its place has read file:/b/0.json: Spark" in str(error)
 
 
 def test_any_other_error_stays() -> None:
