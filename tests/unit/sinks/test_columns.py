@@ -70,7 +70,6 @@ def test_types_that_are_taken(type_: str) -> None:
     [
         ("interval", "interval"), ("interval day to second", "interval day to second"),
         ("variant", "variant"), ("void", "void"), ("time(6)", r"time\(6\)"),
-        ("geometry(4326)", "geometry"),
         ("array<variant>", r"variant \(within array<variant>\)"),
         ("map<string,interval year>", "interval year"), ("struct<a:int,b:void>", "void"),
         ("array<struct<interval:interval day>>", "interval day"),
@@ -79,6 +78,13 @@ def test_types_that_are_taken(type_: str) -> None:
 def test_types_that_are_refused_by_name(type_: str, named: str) -> None:
     with pytest.raises(ConfigurationError, match=f"a sink: column 'c' has type {named}.*CAST"):
         check_columns((Column("ok", "int"), Column("c", type_)), "a sink")
+
+
+def test_a_geometry_is_refused_with_what_spark_has_for_it() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"type geometry\(4326\).*e\.g\. ST_AsBinary\(`c`\)"
+    ):
+        check_columns((Column("c", "geometry(4326)"),), "a sink")
 
 
 @pytest.mark.parametrize("key", ["binary", "struct<a:int>", "array<int>", "map<int,int>"])

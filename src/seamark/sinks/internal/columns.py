@@ -97,11 +97,13 @@ def in_double_quotes(*names: str) -> str:
 
 def refused(sink: str, column: Column, found: str) -> ConfigurationError:
     """Return the error for a column whose type the sink cannot store."""
+    name = quoted(column.name)
+    # Spark casts no geometry.
+    text = f"ST_AsBinary({name})" if found.startswith("geo") else f"CAST({name} AS STRING)"
     return ConfigurationError(
         f"{sink}: column {column.name!r} has type {found}, which it cannot store; allowed are "
         "boolean, integer and floating-point types, decimal, string, binary, date, timestamp, "
-        "and arrays, maps and structs of them. Drop the column or convert it, e.g. "
-        f"CAST(`{column.name}` AS STRING)"
+        f"and arrays, maps and structs of them. Drop the column or convert it, e.g. {text}"
     )
 
 
