@@ -125,7 +125,7 @@ def test_a_failing_task_ends_the_program_with_the_users_own_lines(
         assert lines[1].startswith("[DIVIDE_BY_ZERO] Division by zero."), last
     # PySpark's own log of an error with a place in the query is a line of JSON.
     shown = "\n".join(line for line in ended.stderr.splitlines() if not line.startswith('{"ts"'))
-    for noise in ("py4j", "StackOverflowError", "seamark/runtime", "FOREACH_BATCH"):
+    for noise in ("py4j", "StackOverflowError", "seamark/run/", "FOREACH_BATCH"):
         assert noise not in shown, shown
     if not seamark:
         assert re.search(r'  File ".*app.py", line 21, in <module>\n    job.run\(\)\n$', above)
@@ -157,5 +157,5 @@ def test_a_superseded_driver_ends_without_javas_stack(tmp_path: Path) -> None:
             process.kill()
     said = output.read_text()
     assert "FencedError: driver generation 1 was superseded by generation 2" in said
-    for noise in ("\tat ", "py4j", "seamark/runtime"):
+    for noise in ("\tat ", "py4j", "seamark/run/"):
         assert noise not in said, said
