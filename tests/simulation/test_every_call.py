@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamark.checkpoint import ledger, store
+from seamark.checkpoint import garbage, ledger
 from tests.model.world import Violation
 
 from . import threads
@@ -39,7 +39,7 @@ SLOWEST = 4
 
 @pytest.fixture(autouse=True)
 def _simulating() -> Iterator[None]:
-    names = {(store, "LEAST_RECORDS"): 2, (ledger, "PAGE_EPOCHS"): 2}
+    names = {(garbage, "LEAST_RECORDS"): 2, (ledger, "PAGE_EPOCHS"): 2}
     with threads.patched(names), simulating():
         yield
 

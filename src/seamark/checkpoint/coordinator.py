@@ -28,6 +28,7 @@ from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.copied import require_no_copy
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.checkpoint.garbage import Garbage
 from seamark.checkpoint.ledger import LedgerWriter
 from seamark.checkpoint.sink_commits import (
     LISTING_DEADLINE_S,
@@ -92,6 +93,7 @@ class Coordinator:
             job, self._run.open_files, self._flow.commits, deadline_s=commit_deadline_s
         )
         self._ledger = LedgerWriter(self._store)
+        self._garbage = Garbage(self._store)
         self.upkeep = Upkeep()
         self._committing = threading.Lock()
         self._retried_s = -math.inf
@@ -163,7 +165,7 @@ class Coordinator:
             )  # fmt: skip
             self.upkeep.later("old records", partial(self._tidy, decided))
             if not job.left:
-                self.upkeep.later("spools", partial(store.forget_settled_rows, decided))
+                self.upkeep.later("spools", partial(self._garbage.forget_settled_rows, decided))
             self._thread = threading.Thread(
                 target=self._commit_loop, name="seamark-commit", daemon=True
             )  # `finish` waits for it
@@ -251,6 +253,7 @@ class Coordinator:
         if self._job.visible_before_decision:
             sinks = self._commit_early(epoch, sinks)
         self._commits.remember(epoch, self.generation, sinks)
+        self._garbage.stored(epoch, channel_state)
         failpoints.drive(procedures.store_attempt(epoch, self.generation, sinks, self._store))
         progress.moved(AttemptEvent.STORE)
         self.last_stored = epoch
@@ -411,7 +414,7 @@ class Coordinator:
         with upkeep.spared("checkpoint statistics"):
             self.statistics.committed(epoch)
         upkeep.later("old records", partial(self._tidy, epoch, sinks))
-        upkeep.later("channel state", partial(self._store.forget_channel_state, epoch, retained))
+        upkeep.later("channel state", partial(self._garbage.forget_channel_state, epoch, retained))
         upkeep.later("spools", partial(self._job.forget_rows, epoch))
         for what, work in self._run.after_commit(epoch).items():
             upkeep.later(what, work)
@@ -423,7 +426,7 @@ class Coordinator:
             self._ledger.catch_up(epoch)
         else:
             self._ledger.committed(epoch, self.generation, sinks)
-        self._store.prune(epoch, self._job.checkpoint.num_retained)
+        self._garbage.prune(epoch, self._job.checkpoint.num_retained)
 
     def _check_foreign_decision(self) -> None:
         """Find a decision that a fenced driver wrote while this one was idle; raise

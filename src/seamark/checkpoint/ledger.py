@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seamark.checkpoint.envelope import load_record
+from seamark.checkpoint.garbage import LEAST_RECORDS
 from seamark.checkpoint.row_hash import NO_ROWS, RowSums
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spark_files import read_log
-from seamark.checkpoint.store import LEAST_RECORDS, LEDGER, CheckpointStore
+from seamark.checkpoint.store import LEDGER, CheckpointStore
 from seamark.files import numbered
 from seamark.model.errors import CorruptRecordError
 from seamark.model.records import read_as, record_of

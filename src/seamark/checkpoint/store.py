@@ -8,10 +8,8 @@
     wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
     channel-state/<epoch>/   rows read and not written, until no retained epoch refers to them
 
-Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
-(`prune`, `forget_generations`). Spark's logs are Spark's own: `void_decision` and `void_offsets`
-delete entries left by a fenced driver, and `put_back_plan` and `put_back_decision` mend such a
-deletion that came too late.
+Invariant: a record, once created, is never changed; it is deleted only when nothing needs it
+(`garbage.py`, `forget_generations`).
 """
 
 import contextlib
@@ -21,21 +19,20 @@ import re
 import socket
 import time
 import uuid
-from collections import deque
 from collections.abc import Collection, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
-from seamark.checkpoint.envelope import create_record, load_record, read_record, storage_faults
+from seamark.checkpoint.envelope import create_record, load_record, read_record
 from seamark.checkpoint.lineages import SUPERSEDED_BY
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
-from seamark.checkpoint.spark_files import read_log, unique_ids
+from seamark.checkpoint.spark_files import unique_ids
+from seamark.checkpoint.spark_logs import SparkLogs
 from seamark.checkpoint.storage_check import check_storage
-from seamark.contracts.spool import SPOOLS, spool_directory
+from seamark.contracts.spool import spool_directory
 from seamark.files import Directory, numbered
 from seamark.files.location import encoded
 from seamark.model.errors import (
@@ -56,9 +53,6 @@ log = logging.getLogger(__name__)
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
 LEASES = "lease"
 LEDGER = "ledger"
-LEAST_RECORDS = 10
-"""The smallest number of committed epochs whose records are kept: a driver waking from a pause
-looks for them."""
 
 
 @dataclass(frozen=True)
@@ -85,34 +79,17 @@ class JobIdentity:
         return read_as(JobIdentity, body, newer=True)
 
 
-class CheckpointStore:
+class CheckpointStore(SparkLogs):
     """One job's records below `files`; `spark` is its Spark checkpoint location."""
 
     def __init__(self, files: Directory, spark: Directory) -> None:
-        self.files = files
-        """The job's directory, for files beside the protocol's records."""
-        self.spark_files = spark
+        super().__init__(files, spark)
         self.leaves: Collection[str] = ()
         """Sinks whose transactions are left to their system (`restore/lineage.py`)."""
         self._identity: JobIdentity | None = None
-        self._kept: deque[int] | None = None
         self._own_of_next: tuple[int, dict[str, Any]] = (-1, {})
         self._own: dict[tuple[int, int], dict[str, Any]] = {}
         """Of the attempts stored here and not sealed yet: a read is dear on an object store."""
-        self._in_flight: deque[int] | None = None
-        self._oldest_in_flight: dict[int, int] = {}
-
-    @property
-    def uri(self) -> str:
-        """The job's directory."""
-        return self.files.uri
-
-    @property
-    def spark_directory(self) -> str:
-        """The path of the Spark checkpoint location below the job's directory; "" if they are the
-        same."""
-        at = self.spark_files.uri
-        return at[len(self.uri) :].strip("/") if at.startswith(self.uri) else SPARK_DIRECTORY
 
     def external_path(self, epoch: int) -> str:
         """Return the name of this epoch's checkpoint for ``job.run(restore=…)``."""
@@ -225,47 +202,14 @@ class CheckpointStore:
         the next driver."""
         for generation in generations:
             try:
-                self._delete(f"lease/{generation}.json")
+                self.delete(f"lease/{generation}.json")
             except RecordNotStoredError as error:
                 log.warning("%s", error)
 
-    def latest_decision(self) -> int:
-        """Return the highest entry of Spark's commit log, or -1."""
-        return self._latest_batch("commits")
-
-    def is_decided(self, epoch: int) -> bool:
-        """Return whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
-        return self._is_logged("commits", epoch)
-
-    def void_decision(self, epoch: int) -> None:
-        """Delete the epoch's entry from Spark's commit log."""
-        self._delete_batch("commits", epoch)
-
-    def latest_planned(self) -> int:
-        """Return the highest entry of Spark's offset log, or -1."""
-        return self._latest_batch("offsets")
-
-    def void_offsets(self, epoch: int) -> None:
-        """Delete the epoch's entry from Spark's offset log."""
-        self._delete_batch("offsets", epoch)
-
-    def is_planned(self, epoch: int) -> bool:
-        """Return whether Spark's offset log holds this epoch."""
-        return self._is_logged("offsets", epoch)
-
     def read_plan(self, epoch: int) -> str | None:
-        """Return the epoch's entry of Spark's offset log, as text; None in real-time mode."""
-        if self._own_of_next[0] == epoch and "ends" in self._own_of_next[1]:
-            return None
-        path = f"offsets/{epoch}"
-        try:
-            return self._read_log(path)
-        except FileNotFoundError:
-            raise RecordNotStoredError(
-                f"{self.spark_files.uri}/{path}: Spark has planned epoch {epoch}, and the file is "
-                "gone; a driver that this one has replaced may have deleted it late. Nothing was "
-                f"committed for epoch {epoch}; start the job again, and it runs again"
-            ) from None
+        """See `SparkLogs`. None in real-time mode: Spark plans an epoch at its end."""
+        own_of, own = self._own_of_next
+        return None if own_of == epoch and "ends" in own else super().read_plan(epoch)
 
     def prepared_plan(self, epoch: int, generation: int) -> str | None:
         """Return the plan in the attempt's prepared record; None if there is none: the record is
@@ -282,58 +226,12 @@ class CheckpointStore:
             return plan
         return None
 
-    def put_back_plan(self, epoch: int, plan: str) -> None:
-        """Create the epoch's entry of Spark's offset log, unless it exists."""
-        self._put_back(f"offsets/{epoch}", plan)
-
     def sealed_decision(self, epoch: int, generation: int) -> str | None:
         """Return the epoch's entry of Spark's commit log as the attempt's seal holds it; None if
         the seal has none: the entry was gone by then, or the seal is of an older version."""
         body = self._open("sealed", f"epochs/{epoch}/sealed.{generation}.json")
         decision: str | None = body.get("decision")
         return decision
-
-    def put_back_decision(self, epoch: int, decision: str) -> None:
-        """Create the epoch's entry of Spark's commit log, unless it exists."""
-        self._put_back(f"commits/{epoch}", decision)
-
-    def _put_back(self, path: str, text: str) -> None:
-        if self._create_of_spark(path, text):
-            uri = self.spark_files.uri
-            log.warning("put %s/%s back: a replaced driver had deleted it late", uri, path)
-
-    def plan_epoch(self, epoch: int, plan: str) -> bool:
-        """Create the epoch's entry of Spark's offset log; return False if it exists."""
-        return self._create_of_spark(f"offsets/{epoch}", plan)
-
-    def _create_of_spark(self, path: str, text: str) -> bool:
-        with contextlib.suppress(FileExistsError):
-            with self._blamed(self._of_spark(path), "written"):
-                self.spark_files.create(path, text.encode())
-            return True
-        return False
-
-    def _read_log(self, path: str) -> str:
-        with self._blamed(self._of_spark(path), "read"):
-            return self.spark_files.read(path).decode()
-
-    def _of_spark(self, path: str) -> str:
-        return f"{self.spark_directory}/{path}".lstrip("/")
-
-    def _is_logged(self, log: str, epoch: int) -> bool:
-        with self._blamed(self._of_spark(f"{log}/{epoch}"), "looked for"):
-            return self.spark_files.exists(f"{log}/{epoch}")
-
-    def _latest_batch(self, log: str) -> int:
-        with self._blamed(self._of_spark(log), "listed"):
-            return max(numbered(self.spark_files.list(log)), default=-1)
-
-    def _delete_batch(self, log: str, epoch: int) -> None:
-        with self._blamed(self._of_spark(f"{log}/{epoch}"), "deleted"):
-            self.spark_files.delete(
-                f"{log}/.{epoch}.crc"
-            )  # Hadoop's checksum, on a local file system
-            self.spark_files.delete(f"{log}/{epoch}")
 
     def epochs(self) -> list[int]:
         """Return every epoch with a record, ascending."""
@@ -388,7 +286,6 @@ class CheckpointStore:
             body["channel_state"] = state.to_json()
         if state.event_times:
             body["event_times"] = state.event_times
-        self._oldest_in_flight[epoch] = _first_needed(epoch, state)
         if not self._create("prepared", _prepared(epoch, generation), body):
             raise FencedError(
                 f"epoch {epoch} was prepared already by a driver of generation {generation}: "
@@ -437,12 +334,6 @@ class CheckpointStore:
             return True
         commit = self._spark_log(f"commits/{epoch}")
         return not commit or state["id"] in unique_ids(commit, state["store"])
-
-    def _spark_log(self, path: str) -> list[Any]:
-        """Return an entry of Spark's logs; [] if it is missing."""
-        with contextlib.suppress(FileNotFoundError), self._blamed(self._of_spark(path), "read"):
-            return read_log(self.spark_files, path)
-        return []
 
     def write_committed(self, epoch: int, generation: int) -> None:
         """Record that every sink has committed the epoch, but those in `leaves`."""
@@ -523,68 +414,18 @@ class CheckpointStore:
         except FileNotFoundError:  # a restored job's first epoch
             return NO_CHANNEL_STATE
 
-    def forget_channel_state(self, committed_epoch: int, retained: int) -> None:
-        """Delete channel state that no checkpoint needs: neither one of the last `retained`
-        committed epochs nor a later one. Epochs are drained in order, so the oldest one retained
-        needs the oldest files."""
-        if self._in_flight is None:
-            self._in_flight = deque(numbered(self.files.list(CHANNEL_STATE)))
-        written = self._oldest_in_flight.get(committed_epoch, committed_epoch) <= committed_epoch
-        if written and committed_epoch not in self._in_flight:
-            self._in_flight.append(committed_epoch)
-        if not self._in_flight:
-            return
-        # A restored job has rows of epochs before its first one.
-        oldest = max(committed_epoch - max(retained, 2) + 1, self.first_epoch())
-        if oldest not in self._oldest_in_flight:
-            if self.epoch(oldest).committed is None:  # a newer driver has deleted its records
-                return
-            self._oldest_in_flight[oldest] = _first_needed(oldest, self.channel_state(oldest))
-        needed = self._oldest_in_flight[oldest]
-        for old in [epoch for epoch in list(self._oldest_in_flight) if epoch < oldest]:
-            del self._oldest_in_flight[old]
-        self._forget(CHANNEL_STATE, self._in_flight, needed - 1)
-
     def forget_rows(self, sink_uid: str, epoch: int) -> None:
         """Delete the rows kept by a sink for an epoch committed everywhere."""
-        self._delete(f"{spool_directory(sink_uid)}/{epoch}")
-
-    def forget_settled_rows(self, settled_epoch: int) -> None:
-        """Delete the rows kept by any sink for epochs up to `settled_epoch`: rows left by a driver
-        that died, also of sinks no longer declared by the program."""
-        for sink in self.files.list(SPOOLS):
-            for epoch in numbered(self.files.list(f"{SPOOLS}/{sink}")):
-                if epoch <= settled_epoch:
-                    self._delete(f"{SPOOLS}/{sink}/{epoch}")
-
-    def prune(self, committed_epoch: int, retained: int) -> None:
-        """Delete old epochs' records. Keeps the records of the last `retained` committed epochs, of
-        LEAST_RECORDS at least, and of all later epochs."""
-        if self._kept is None:  # listed once: a listing an epoch is dear on an object store
-            self._kept = deque(self.epochs())
-        else:  # also those at which an earlier call was not made or failed
-            newest = max(self._kept, default=committed_epoch - 1)
-            self._kept.extend(range(newest + 1, committed_epoch + 1))
-        self._forget("epochs", self._kept, committed_epoch - max(retained, LEAST_RECORDS))
-
-    def _forget(self, directory: str, epochs: deque[int], last: int) -> None:
-        """Delete the directories of the first `epochs`, up to `last`. One that cannot be deleted
-        goes to the end: it holds up no other, and its turn comes again."""
-        while epochs and epochs[0] <= last:
-            epochs.rotate(-1)
-            self._delete(f"{directory}/{epochs[-1]}")
-            epochs.pop()
+        self.delete(f"{spool_directory(sink_uid)}/{epoch}")
 
     def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
         with self._blamed(path, "written"):
             return create_record(self.files, kind, path, body)
 
-    def _delete(self, path: str) -> None:
+    def delete(self, path: str) -> None:
+        """Delete a file or a directory, if it exists; raises RecordNotStoredError."""
         with self._blamed(path, "deleted"):
             self.files.delete(path)
-
-    def _blamed(self, path: str, done: str) -> AbstractContextManager[None]:
-        return storage_faults(self.uri, path, done)
 
     def _open(self, kind: str, path: str) -> dict[str, Any]:
         with self._blamed(path, "read"):
@@ -601,9 +442,3 @@ def _prepared(epoch: int, generation: int) -> str:
 
 def _started(epoch: int) -> str:
     return f"epochs/{epoch}/started.json"
-
-
-def _first_needed(epoch: int, state: ChannelState) -> int:
-    """Return the first epoch whose channel state this epoch, or a later one, may refer to."""
-    oldest = state.oldest_epoch
-    return epoch + 1 if oldest is None else oldest

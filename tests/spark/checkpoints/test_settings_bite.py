@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
-from seamark.checkpoint.store import LEAST_RECORDS
+from seamark.checkpoint.garbage import LEAST_RECORDS
 from tests.chaos.workload import read_column
 from tests.spark.jobs.test_job import SlowFileSink, coordinator_of
 from tests.threads import meanwhile

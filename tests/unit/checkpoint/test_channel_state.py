@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
+from seamark.checkpoint.garbage import Garbage
 from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.spool import SpoolFile
@@ -31,12 +32,20 @@ def segment(epoch: int) -> Segment:
     return Segment(SpoolFile("/store/channel-state", path, 10, 500, 77))
 
 
-def prepared(store: CheckpointStore, epoch: int, generation: int, *epochs: int) -> None:
+def prepared(
+    store: CheckpointStore,
+    epoch: int,
+    generation: int,
+    *epochs: int,
+    garbage: Garbage | None = None,
+) -> None:
     parts = PreparedSinks({"out": SinkEpoch(3, (b"one",))})
     parts.channel_state = state(*epochs)
     for of in epochs:
         if not store.files.exists(segment(of).file.path):
             store.files.create(f"channel-state/{of}/{generation}-{epoch}", b"rows")
+    if garbage is not None:
+        garbage.stored(epoch, parts.channel_state)
     store.write_prepared(epoch, generation, parts, None)
 
 
@@ -67,10 +76,11 @@ def test_a_restored_jobs_rows_of_before_its_first_epoch_stay(tmp_path: Path) -> 
     store = CheckpointStore(LocalDirectory(tmp_path), LocalDirectory(tmp_path / "spark"))
     store.create_identity(JobIdentity("j", "l", "job", first_epoch=7, created_at=0.0))
     store.open("job")
+    garbage = Garbage(store)
     for epoch in (7, 8, 9, 10):
-        prepared(store, epoch, 1, *([4] if epoch < 9 else []))
+        prepared(store, epoch, 1, *([4] if epoch < 9 else []), garbage=garbage)
         store.write_committed(epoch, 1)
-        store.forget_channel_state(epoch, 2)
+        garbage.forget_channel_state(epoch, 2)
         assert store.files.list("channel-state") == (["4"] if epoch < 10 else [])
 
 
@@ -84,13 +94,25 @@ def test_an_epoch_without_rows_left_has_the_record_of_before(tmp_path: Path) -> 
 def test_files_stay_until_no_retained_epoch_needs_them(tmp_path: Path, restarts: bool) -> None:
     """Epochs 0 and 1 leave rows, and epoch 4 writes the last of them. Three checkpoints stay."""
     store = a_store(tmp_path)
+    garbage = Garbage(store)
     left = {0: [0], 1: [0, 1], 2: [0, 1], 3: [1], 4: [], 5: [5], 6: []}
     there = {}
     for epoch, epochs in left.items():
-        prepared(store, epoch, 1, *epochs)
+        prepared(store, epoch, 1, *epochs, garbage=garbage)
         store.write_committed(epoch, 1)
-        store.forget_channel_state(epoch, 3)
+        garbage.forget_channel_state(epoch, 3)
         there[epoch] = sorted(map(int, store.files.list("channel-state")))
         if restarts:
             store = a_store(tmp_path)
+            garbage = Garbage(store)
     assert there == {0: [0], 1: [0, 1], 2: [0, 1], 3: [0, 1], 4: [0, 1], 5: [1, 5], 6: [5]}
+
+
+def test_epochs_that_leave_no_rows_leave_nothing_in_memory(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    garbage = Garbage(store)
+    for epoch in range(20):
+        prepared(store, epoch, 1, garbage=garbage)
+        store.write_committed(epoch, 1)
+        garbage.forget_channel_state(epoch, 3)
+    assert sorted(garbage._first_needed) == [17, 18, 19]

@@ -13,10 +13,11 @@ import pytest
 
 import seamark as sm
 from seamark.checkpoint import ledger, sink_epoch
+from seamark.checkpoint.garbage import LEAST_RECORDS, Garbage
 from seamark.checkpoint.ledger import LedgerWriter, read_ledger
 from seamark.checkpoint.row_hash import RowSums, row_hashes, sums
 from seamark.checkpoint.sink_epoch import SinkEpoch, Tally, TaskLedger
-from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore, JobIdentity
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.read_back import Targets
 from seamark.files.local import LocalDirectory
 from seamark.model.errors import RecordNotStoredError
@@ -42,7 +43,7 @@ def commit(store: CheckpointStore, writer: LedgerWriter | None, epoch: int) -> N
     store.write_committed(epoch, 1)
     if writer is not None:
         writer.committed(epoch, 1, {"out": part(epoch)})
-        store.prune(epoch, 1)
+        Garbage(store).prune(epoch, 1)
 
 
 def test_each_epoch_is_in_the_ledger_after_its_records_are_deleted(tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_a_driver_that_died_before_a_page_leaves_no_gap(tmp_path: Path) -> None:
         commit(store, None, epoch)
     second = LedgerWriter(store)
     second.catch_up(13)
-    store.prune(13, 1)
+    Garbage(store).prune(13, 1)
     for epoch in range(14, 30):
         commit(store, second, epoch)
     assert [entry.epoch for entry in read_ledger(store)[0]] == list(range(30))
@@ -135,7 +136,7 @@ def test_a_damaged_record_of_an_older_epoch_stops_no_driver(tmp_path: Path) -> N
     assert [*read_ledger(store).unreadable] == [4, 5]
     writer = LedgerWriter(store)
     writer.catch_up(11)
-    store.prune(11, 1)
+    Garbage(store).prune(11, 1)
     ledger = read_ledger(store)
     assert [entry.epoch for entry in ledger.entries] == [0, 1, 2, 3, *range(6, 12)]
     assert ledger.totals.of("out").since == 6  # no sum is over a gap

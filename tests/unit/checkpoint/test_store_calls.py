@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from seamark.checkpoint.envelope import create_record
+from seamark.checkpoint.garbage import LEAST_RECORDS, Garbage
 from seamark.checkpoint.sink_epoch import SinkEpoch
-from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore
+from seamark.checkpoint.store import CheckpointStore
 from seamark.files.local import LocalDirectory
 from seamark.model.errors import CorruptRecordError, RecordNotStoredError
 from seamark.protocol import procedures
@@ -51,7 +52,7 @@ def opened(directory: Path) -> tuple[CheckpointStore, CountingFiles]:
     return store, files
 
 
-def run_epoch(store: CheckpointStore, directory: Path, epoch: int) -> None:
+def run_epoch(store: CheckpointStore, directory: Path, epoch: int, garbage: Garbage) -> None:
     """All calls of one epoch to the records; Spark's plan and decision are written by hand."""
     (directory / "spark/offsets").mkdir(parents=True, exist_ok=True)
     (directory / f"spark/offsets/{epoch}").write_text("v1\n{}")
@@ -59,34 +60,37 @@ def run_epoch(store: CheckpointStore, directory: Path, epoch: int) -> None:
     (directory / "spark/commits").mkdir(exist_ok=True)
     (directory / f"spark/commits/{epoch}").write_text("v1\n{}")
     list(procedures.commit_attempt(epoch, 1, store, NoSinks()))  # type: ignore[arg-type]
-    store.prune(epoch, retained=LEAST_RECORDS)
+    garbage.prune(epoch, retained=LEAST_RECORDS)
 
 
 def test_an_epoch_makes_three_records_and_lists_only_the_leases(tmp_path: Path) -> None:
     store, files = opened(tmp_path)
+    garbage = Garbage(store)
     store.claim_generation(1)
     for epoch in range(LEAST_RECORDS + 3):
         files.calls.clear()
-        run_epoch(store, tmp_path, epoch)
+        run_epoch(store, tmp_path, epoch, garbage)
     assert files.calls == {"list": 1, "create": 3, "delete": 1}
     assert sorted(store.epochs()) == list(range(3, LEAST_RECORDS + 3))
 
 
 def test_epochs_of_earlier_drivers_are_pruned_too(tmp_path: Path) -> None:
     store, _ = opened(tmp_path)
+    garbage = Garbage(store)
     store.claim_generation(1)
     for epoch in range(5):
-        run_epoch(store, tmp_path, epoch)
+        run_epoch(store, tmp_path, epoch, garbage)
     successor, _ = opened(tmp_path)
-    successor.prune(LEAST_RECORDS + 2, retained=LEAST_RECORDS)
+    Garbage(successor).prune(LEAST_RECORDS + 2, retained=LEAST_RECORDS)
     assert sorted(successor.epochs()) == [3, 4]
 
 
 def test_a_recovery_reads_the_newest_epochs_only(tmp_path: Path) -> None:
     store, _ = opened(tmp_path)
+    garbage = Garbage(store)
     store.claim_generation(1)
     for epoch in range(60):
-        run_epoch(store, tmp_path, epoch)
+        run_epoch(store, tmp_path, epoch, garbage)
     successor, files = opened(tmp_path)
     successor.claim_generation(2)
     files.calls.clear()
@@ -126,26 +130,27 @@ def test_a_directory_that_cannot_be_deleted_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, _ = opened(tmp_path)
+    garbage = Garbage(store)
     store.claim_generation(1)
     for epoch in range(LEAST_RECORDS):
-        run_epoch(store, tmp_path, epoch)
-    delete = store._delete
+        run_epoch(store, tmp_path, epoch, garbage)
+    delete = store.delete
 
     def refuse(path: str) -> None:
         if path == "epochs/1":
             raise RecordNotStoredError("Directory not empty")
         delete(path)
 
-    monkeypatch.setattr(store, "_delete", refuse)
+    monkeypatch.setattr(store, "delete", refuse)
     refused = 0
     for epoch in range(LEAST_RECORDS, 3 * LEAST_RECORDS):
         try:
-            run_epoch(store, tmp_path, epoch)
+            run_epoch(store, tmp_path, epoch, garbage)
         except RecordNotStoredError:
             refused += 1
     assert refused == 2  # its turn comes again when all others have had theirs
     assert sorted(store.epochs()) == [1, *range(2 * LEAST_RECORDS, 3 * LEAST_RECORDS)]
     monkeypatch.undo()
     for epoch in range(3 * LEAST_RECORDS, 5 * LEAST_RECORDS):
-        run_epoch(store, tmp_path, epoch)
+        run_epoch(store, tmp_path, epoch, garbage)
     assert sorted(store.epochs()) == [*range(4 * LEAST_RECORDS, 5 * LEAST_RECORDS)]
