@@ -71,14 +71,13 @@ class ByKey(StagingSink[C]):
         the keys: ``append`` or ``upsert``."""
         keys = column_names(self.keys, f"{sink}: keys")
         object.__setattr__(self, "keys", keys)
-        if self.mode is None:
-            object.__setattr__(self, "mode", "upsert" if keys else "append")
-        one_of(self.mode, modes, f"{sink}: mode")
+        mode = ("upsert" if keys else "append") if self.mode is None else self.mode
+        one_of(mode, modes, f"{sink}: mode")
         check_settings(self.op, keys, sink, "give mode='upsert' and keys=")
-        if (self.mode == "upsert") != bool(keys):
+        if (mode == "upsert") != bool(keys):
             raise ConfigurationError(
-                f"{sink}: mode is {self.mode!r} and keys is {self.keys!r}; mode='upsert' needs the "
-                "key columns of the table in keys=, and no other mode takes any"
+                f"{sink}: mode is {mode!r} and keys is {keys!r}; mode='upsert' needs the key "
+                "columns of the table in keys=, and no other mode takes any"
             )
 
     def _check_key_columns(self, schema: Schema) -> None:

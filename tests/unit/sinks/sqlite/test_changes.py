@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+import seamark as sm
 from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
@@ -110,6 +112,13 @@ def test_a_table_without_the_key(tmp_path: Path, table: str) -> None:
     sql(sink, f"CREATE TABLE orders ({table})")
     with pytest.raises(PreflightError, match=r'CREATE UNIQUE INDEX "orders_by_key" ON "orders"'):
         sink.create_committer(driver()).preflight()
+
+
+def test_a_mode_left_out_follows_from_the_keys(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "orders")
+    assert "mode" not in sm.sink_options(sink)
+    assert replace(sink, keys=["id"]).output_modes == ("append", "update", "complete")
+    assert sm.sink_options(replace(sink, keys=["id"])).keys() == {"sink", "path", "table", "keys"}
 
 
 @pytest.mark.parametrize(
