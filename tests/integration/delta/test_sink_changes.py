@@ -187,7 +187,7 @@ def test_the_last_row_of_each_key() -> None:
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"op": "op"}, r"op is 'op', and there is no key.*give keys="),
+        ({"op": "op"}, r"op is 'op', and there is no key.*give mode='upsert' and keys="),
         ({"keys": ["id"], "op": "ID"}, "op is 'ID', which is a key column"),
         ({"keys": ["id", "Id"]}, "twice"),
         ({"keys": "id"}, "keys is 'id'; give a list"),

@@ -528,7 +528,7 @@ def test_keys_are_matched_as_by_a_dict() -> None:
     ("settings", "match"),
     [
         ({"op": "op"}, r"op is 'op', and there is no key.*give mode='upsert' and keys="),
-        ({"keys": ["id"]}, r"mode is 'append' and keys is \('id',\)"),
+        ({"mode": "append", "keys": ["id"]}, r"mode is 'append' and keys is \('id',\)"),
         ({"mode": "upsert"}, r"mode is 'upsert' and keys is \(\); mode='upsert' needs"),
         ({"mode": "merge"}, "mode is 'merge'"),
         ({"mode": "upsert", "keys": ["id"], "op": "ID"}, "op is 'ID', which is a key column"),
