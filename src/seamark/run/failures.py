@@ -63,7 +63,9 @@ _ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", 
 _DELETED = re.compile(r"failOnDataLoss to false\.\s+Reason:\s+(.+?)\.?\s*$", re.MULTILINE)
 """In the words of Spark's Kafka source, up to the end of the line with topic and offsets."""
 _OTHER_FILES = re.compile(r"Wrong basePath (.+) for the root path: (\S+)")
-_JAVA = re.compile(r"\n\tat |\n SQLSTATE|\n\nJVM stacktrace|\nDriver stacktrace")
+_JAVA = re.compile(
+    r"\n\tat |\n SQLSTATE| SQLSTATE: XXKST|\n\nJVM stacktrace|\nDriver stacktrace|\n=== Streaming"
+)
 _REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
 
 
@@ -130,13 +132,13 @@ def of_source(error: BaseException, job: str) -> BaseException:
 
 
 def last_words(error: PySparkException, what: str) -> str:
-    """Return what to say of an `error` of Spark's tasks, after the sentence `what`: the program's
-    own exception and lines, or Spark's message, without frames of Java and of ours."""
+    """Return what to say of an `error` of Spark's query or tasks, after the sentence `what`: the
+    program's own exception and lines, or Spark's message, without frames of Java and of ours."""
     trace = _trace(error)
-    if "python.PythonException" in trace:
+    if TRACEBACK in trace:
         shown = own_lines_in(_JAVA.split(trace.rpartition(TRACEBACK)[2])[0])
     else:
-        text = str(error)
+        text = str(error).rpartition("terminated with exception: ")[2]
         shown = _JAVA.split(text.rpartition("Caused by: ")[2] if "\n\tat " in text else text)[0]
     return "\n".join([f"{what}.", *(line for line in shown.splitlines() if line.strip())])
 

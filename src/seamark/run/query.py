@@ -532,8 +532,8 @@ class StreamRun(QueryRun):
             return
         except BaseException as error:  # StreamingQueryException: the query failed
             self._failed(of_source(error, self._name))
-            if self._task_error is not None and self._error is error:
-                words = last_words(self._task_error, self._what_has_failed())
+            if isinstance(error, PySparkException) and self._error is error:
+                words = last_words(self._task_error or error, self._what_has_failed())
                 say_at_end(error, self.hide(words))
         reason = "the job was stopped" if self._error is None else reason_of(self._error)
         try:
@@ -551,7 +551,9 @@ class StreamRun(QueryRun):
         self._open.close()
 
     def _what_has_failed(self) -> str:
-        """Say what becomes of the epoch that has failed in Spark's tasks."""
+        """Say what becomes of the epoch that has failed in Spark's tasks, or of the job."""
+        if self._task_error is None:
+            return f"job {self._name}: Spark's query has failed; a start goes on from its checkpoint"
         epoch, mode = self.coordinator.failing_epoch, self._job.checkpoint.mode
         then = f"a start of the job goes on with epoch {epoch}"
         if mode is CheckpointMode.AT_MOST_ONCE:

@@ -79,6 +79,8 @@ FAILING = """
 import json, sys
 from pathlib import Path
 import seamark as sm
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.functions import udf
 
 Path("in").mkdir(exist_ok=True)
@@ -90,7 +92,25 @@ rows = job.source(source, uid="in")
 def check(row):
     raise ValueError(f"bad row {row}")
 
-if sys.argv[1] == "udf":
+class Reader(SimpleDataSourceStreamReader):
+    def initialOffset(self):
+        return {"n": 7}
+
+    def read(self, start):
+        check(start["n"])
+
+class Sensor(DataSource):
+    def schema(self):
+        return "id BIGINT"
+
+    def simpleStreamReader(self, schema):
+        return Reader()
+
+if sys.argv[1] == "source":
+    spark = SparkSession.active()
+    spark.dataSource.register(Sensor)
+    made = job.source(spark.readStream.format("Sensor").load(), uid="sensor", replayable=True)
+elif sys.argv[1] == "udf":
     made = rows.select(udf(check, "bigint")("id").alias("id"))
 else:
     made = rows.selectExpr("1 div (id - 7) AS id")
@@ -100,8 +120,8 @@ job.run()
 
 
 @pytest.mark.parametrize("seamark", [[], ["-m", "seamark.cli.main", "run"]], ids=["python", "run"])
-@pytest.mark.parametrize("kind", ["udf", "div"])
-def test_a_failing_task_ends_the_program_with_the_users_own_lines(
+@pytest.mark.parametrize("kind", ["udf", "div", "source"])
+def test_a_failing_query_ends_the_program_with_the_users_own_lines(
     tmp_path: Path, kind: str, seamark: list[str]
 ) -> None:
     (tmp_path / "app.py").write_text(FAILING)
@@ -115,12 +135,14 @@ def test_a_failing_task_ends_the_program_with_the_users_own_lines(
     assert said, ended.stderr
     lines = last.splitlines()
     assert lines[0] == (
-        "job j: epoch 0 has failed, and nothing of it is committed; a start of the job goes on "
-        "with epoch 0."
+        "job j: Spark's query has failed; a start goes on from its checkpoint."
+        if kind == "source"
+        else "job j: epoch 0 has failed, and nothing of it is committed; a start of the job goes "
+        "on with epoch 0."
     )
-    if kind == "udf":
-        assert re.fullmatch(r'  File ".*app.py", line 14, in check', lines[1]), last
-        assert lines[-1] == "ValueError: bad row 7"
+    if kind != "div":
+        assert re.search(r'^  File ".*app.py", line 16, in check$', last, re.MULTILINE), last
+        assert "ValueError: bad row 7" in lines  # a worker of PySpark may speak after it
     else:
         assert lines[1].startswith("[DIVIDE_BY_ZERO] Division by zero."), last
     # PySpark's own log of an error with a place in the query is a line of JSON.
@@ -128,7 +150,7 @@ def test_a_failing_task_ends_the_program_with_the_users_own_lines(
     for noise in ("py4j", "StackOverflowError", "seamark/run/", "FOREACH_BATCH"):
         assert noise not in shown, shown
     if not seamark:
-        assert re.search(r'  File ".*app.py", line 21, in <module>\n    job.run\(\)\n$', above)
+        assert re.search(r'  File ".*app.py", line 41, in <module>\n    job.run\(\)\n$', above)
 
 
 def test_a_superseded_driver_ends_without_javas_stack(tmp_path: Path) -> None:
