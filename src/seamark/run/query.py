@@ -9,6 +9,8 @@ import logging
 import math
 import threading
 import time
+import traceback
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -175,6 +177,8 @@ class StreamRun(QueryRun):
         self._error: BaseException | None = None
         self._task_error: PySparkException | None = None
         """What Spark's tasks have failed with in the last epoch."""
+        self._epoch_error: BaseException | None = None
+        """What the last epoch has ended with at Spark."""
         self._checkpoint_trigger = CheckpointTrigger(
             declared.name, self.coordinator, self._settled, lambda: self._error
         )
@@ -304,12 +308,12 @@ class StreamRun(QueryRun):
         def start() -> StreamingQuery:
             self._checkpoint_trigger.put_clock(self._spark, self.spark_location)
             if self._real_time:
-                ends = self._begin_real_time_epoch, self._end_real_time_epoch
+                ends = _weakly(self._begin_real_time_epoch), _weakly(self._end_real_time_epoch)
                 query = real_time.start_query(self._spark, writer, *ends, jvm)
             else:
                 self._work.attach(self._spark, self.spark_location)
                 mode = self._plan.declared.output_mode
-                query = writer.outputMode(mode).foreachBatch(self._run_epoch).start()
+                query = writer.outputMode(mode).foreachBatch(_weakly(self._run_epoch)).start()
             if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it
                 query.stop()
             return query
@@ -411,6 +415,7 @@ class StreamRun(QueryRun):
                 self._task_error = error
                 self.stop_soon()
             elif self.coordinator.failure is None and not isinstance(error, StoppedError):
+                self._epoch_error = error
                 raise
             failure = error
         # The query is being stopped. Then Spark takes an interrupted call for the end that it is;
@@ -418,9 +423,11 @@ class StreamRun(QueryRun):
         until_s = time.monotonic() + STOP_S
         while time.monotonic() < until_s:
             if self.query is not None and not self.query.isActive:
-                raise StoppedError(_INTERRUPTED)  # outside of `except`: without the other errors
+                failure = StoppedError(_INTERRUPTED)
+                break
             time.sleep(0.01)
-        raise failure
+        self._epoch_error = failure
+        raise failure  # outside of `except`: without the other errors
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
@@ -548,6 +555,7 @@ class StreamRun(QueryRun):
                         with self.coordinator.upkeep.spared(what):
                             work()
         self._source_offsets.close()
+        _forget_locals(self._epoch_error)
         self._open.close()
 
     def _what_has_failed(self) -> str:
@@ -624,3 +632,26 @@ class StreamRun(QueryRun):
             self._stop_query()
 
         threading.Thread(target=stop, name="seamark-stop", daemon=True).start()
+
+
+def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `method` as a function for Java to keep, which does not keep its object. Python keeps
+    a function for as long as Java does: with its run, and so the run's Java objects, neither side
+    would ever collect a query that has ended, and each restart would leave megabytes.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        if (bound := reference()) is None:
+            raise StoppedError(_INTERRUPTED)
+        return bound(*args)
+
+    return call
+
+
+def _forget_locals(error: BaseException | None) -> None:
+    """Clear the local variables of all calls that `error`, which PySpark keeps with the function,
+    has ended: they hold the run."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__

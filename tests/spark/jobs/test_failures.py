@@ -7,6 +7,7 @@ A failure costs a restart, so each test makes as few as show its point.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -162,6 +163,35 @@ def test_failed_checkpoints_are_tolerated_and_a_success_begins_the_count_anew(
     assert supervisor(job).restarts == 0, "a tolerated failure used up the restart strategy"
     assert count(tmp_path) == (15, 15)
     assert open_transactions(tmp_path) == []
+
+
+def test_the_queries_before_a_restart_are_collected(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that restarts for days would fill the driver's heap otherwise."""
+    files(tmp_path, 2)
+    job, rows = bounded_job(tmp_path, tolerable_failed_checkpoints=1)
+    refused = {0: ATTEMPTS, 5: ATTEMPTS}
+    job.sink(rows, RefusingSink(str(tmp_path / "out.db"), "t", tmp_path / "log", refused), "out")
+    queries: list[Any] = []
+    start = StreamRun.start
+
+    def noting(run: StreamRun) -> None:
+        start(run)
+        assert run.query is not None
+        query = run.query._jsq.streamingQuery()
+        queries.append(spark._jvm.java.lang.ref.WeakReference(query))
+
+    monkeypatch.setattr(StreamRun, "start", noting)
+    job.run()
+    assert len(queries) == 3
+
+    def collected() -> bool:
+        gc.collect()
+        spark._jvm.java.lang.System.gc()
+        return not any(query.get() for query in queries[:2])
+
+    wait_until("the failed queries are collected", collected, 30)
 
 
 def test_one_failure_more_than_tolerable_fails_the_job_and_failure_rate_gives_up(
