@@ -146,7 +146,9 @@ def test_no_delete_passes_over_a_row_that_a_policy_hides(
     sink = kit.sink_on(postgres, schema, "changes", url=postgres.url("hidden"))
     try:
         committer = started(sink)
-        inserted, deleted = (ROWS.append_column("op", pa.array([op])) for op in ("insert", "delete"))
+        inserted, deleted = (
+            ROWS.append_column("op", pa.array([op])) for op in ("insert", "delete")
+        )
         assert list(committer.commit(kit.write(sink, kit.attempt(), inserted))) == DONE
         postgres.execute(f"CREATE POLICY others ON {schema}.orders USING (name <> 'a')")
         postgres.execute(f"ALTER TABLE {schema}.orders ENABLE ROW LEVEL SECURITY")
