@@ -148,7 +148,7 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
         if schema and not facts.columns:  # the start has made it
             raise self._refused(epoch, "the table does not exist any more; make it again")
         types = {column.name: column.type for column in schema}
-        columns = [Column(name, types.get(name, "")) for name in names]
+        columns = tuple(Column(name, types.get(name, "")) for name in names)
         for why, remedy in database.misfits(target, columns, facts):
             raise self._refused(epoch, f"{why}; {remedy}. It was altered while the job ran")
 
