@@ -145,7 +145,8 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
             return
         # Rows staged before the sink got another table had other types, perhaps.
         schema = self._context.schema if target == self._sink.target else ()
-        if schema and not facts.columns:  # the start has made it
+        if schema and all(column.type for column in schema) and not facts.columns:
+            # The start has made it.
             raise self._refused(epoch, "the table does not exist any more; make it again")
         types = {column.name: column.type for column in schema}
         columns = tuple(Column(name, types.get(name, "")) for name in names)
