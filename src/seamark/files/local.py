@@ -150,7 +150,7 @@ class LocalDirectory(RenamingDirectory):
     def tree(self, path: str = "") -> dict[str, int]:
         """Return all files below `path`; a link is not followed."""
         sizes = {}
-        for at, directories, names in os.walk(self.path / path):
+        for at, directories, names in os.walk(self.path / path, onerror=_raise_unless_missing):
             links = [name for name in directories if Path(at, name).is_symlink()]
             for file in (Path(at, name) for name in names + links):
                 with contextlib.suppress(FileNotFoundError):  # gone since the listing
@@ -215,6 +215,11 @@ class LocalDirectory(RenamingDirectory):
             while top in directory.parents:
                 directory.rmdir()
                 directory = directory.parent
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 class _LocalFile(NewFile):
