@@ -122,7 +122,7 @@ class LocalDirectory(RenamingDirectory):
 
     def exists(self, path: str) -> bool:
         """Whether it exists now."""
-        return (self.path / path).exists()
+        return self._status(path) is not None
 
     def size(self, path: str) -> int | None:
         """Return a file's bytes."""

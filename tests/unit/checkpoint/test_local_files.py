@@ -81,6 +81,8 @@ def test_a_directory_that_cannot_be_listed_is_not_an_empty_one(tmp_path: Path) -
     (tmp_path / "wal").symlink_to("wal")  # any look below it is an error
     with pytest.raises(OSError, match="Too many levels"):
         files.tree("wal/out")
+    with pytest.raises(OSError, match="Too many levels"):  # which Python's own `exists` hides
+        files.exists("wal/out")
     assert files.tree("nowhere") == {}
 
 
