@@ -122,23 +122,15 @@ class LocalDirectory(RenamingDirectory):
 
     def exists(self, path: str) -> bool:
         """Whether it exists now."""
-        return self._status(path) is not None
+        return self.stat(path) is not None
 
-    def size(self, path: str) -> int | None:
-        """Return a file's bytes."""
-        status = self._status(path)
-        return None if status is None else status.st_size
-
-    def modified(self, path: str) -> float | None:
-        """Return when a file was last written."""
-        status = self._status(path)
-        return None if status is None else status.st_mtime
-
-    def _status(self, path: str) -> os.stat_result | None:
+    def stat(self, path: str) -> tuple[int, float] | None:
+        """Return bytes and time."""
         try:
-            return (self.path / path).stat()
+            status = (self.path / path).stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        return status.st_size, status.st_mtime
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, without unfinished temporary files."""
