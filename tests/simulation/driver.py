@@ -248,7 +248,7 @@ class Run(QueryRun):
         coordinator, world = self.coordinator, self._world
         with coordinator.guarded():
             settled = coordinator.begin_epoch(epoch)
-            write = not world.setup.at_most_once or coordinator.claim_epoch(epoch)
+            write = coordinator.claim_epoch(epoch)
         tasks, retried = [], False
         if write:
             tasks, retried = self._run_tasks(epoch, settled, rows)

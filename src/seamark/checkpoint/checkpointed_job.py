@@ -40,7 +40,7 @@ class CheckpointedJob:
     @property
     def visible_before_decision(self) -> bool:
         """Whether sinks commit before the decision: at-least-once and at-most-once."""
-        return _visible_before_decision(self.checkpoint)
+        return self.checkpoint.mode is not CheckpointMode.EXACTLY_ONCE
 
     @property
     def timeout_s(self) -> float:
@@ -134,7 +134,7 @@ class CheckpointedJob:
 
 def transaction_scope(checkpoint: CheckpointConfig) -> dict[str, Any]:
     """Return the fields of a `SinkContext` on how long, and how many, transactions may be open."""
-    early = _visible_before_decision(checkpoint)
+    early = checkpoint.mode is not CheckpointMode.EXACTLY_ONCE
     restart_s = checkpoint.restart_strategy.longest_delay_s
     return {
         "checkpoint_interval_s": checkpoint.interval_s,
@@ -142,10 +142,6 @@ def transaction_scope(checkpoint: CheckpointConfig) -> dict[str, Any]:
         "restart_delay_s": max(restart_s, checkpoint.tolerated_downtime_s),
         "open_epochs": checkpoint.max_concurrent_checkpoints + 1,
     }
-
-
-def _visible_before_decision(checkpoint: CheckpointConfig) -> bool:
-    return checkpoint.mode is not CheckpointMode.EXACTLY_ONCE
 
 
 def _timeout_s(checkpoint: CheckpointConfig) -> float:

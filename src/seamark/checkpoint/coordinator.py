@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from seamark.api.config import CheckpointMode
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
@@ -204,13 +205,17 @@ class Coordinator:
             return self.last_committed
 
     def claim_epoch(self, epoch: int) -> bool:
-        """At-most-once: claim the epoch for this run alone, before it is processed.
+        """Return whether the epoch's rows are to be written: not if an earlier run has claimed it
+        at-most-once. Then the rows not written by that run are lost.
 
-        Returns False if an earlier run has claimed the epoch. Its rows must not be processed again
-        then: the rows not written by that run are lost.
+        At-most-once: claims the epoch for this run alone, before it is processed.
         """
-        first = procedures.claim_epoch(epoch, self.generation, self._store)
-        failpoints.reached("epoch-claimed")
+        if self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE:
+            first = procedures.claim_epoch(epoch, self.generation, self._store)
+            failpoints.reached("epoch-claimed")
+        else:  # the mode may have changed since
+            begun = epoch == self.restored_epoch + 1
+            first = not begun or self._store.claimed_plan(epoch) is None
         if not first:
             log.warning(
                 "epoch %d was begun by an earlier run and is skipped (at-most-once): its rows that "

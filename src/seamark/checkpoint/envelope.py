@@ -50,8 +50,9 @@ def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
             f"{path}: version {record.get('version')!r} is not one that this Seamark reads "
             f"({VERSION}); use the release that wrote it, or a newer one"
         )
-    digest = record.pop("sha256", None)
-    if digest != _digest(record) or not isinstance(record.get("body"), dict):
+    stored = record.pop("sha256", None)
+    found = hashlib.sha256(canonical(record)).hexdigest()
+    if stored != found or not isinstance(record.get("body"), dict):
         raise CorruptRecordError(f"{path}: the checksum does not match: the record was altered")
     body: dict[str, Any] = record["body"]
     return body
@@ -133,7 +134,3 @@ def load_for_people(files: Directory, kind: str, path: str, load: Load[T]) -> T 
 def canonical(value: dict[str, Any]) -> bytes:
     """Return the canonical form of a JSON object: stored, summed and signed in this form alone."""
     return _encoder.encode(value).encode()
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical(content)).hexdigest()

@@ -115,7 +115,8 @@ class LedgerWriter:
 
     def committed(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
         """Note a committed epoch, and do as `catch_up`."""
-        self._noted[epoch] = LedgerEntry(epoch, generation, _sources(self._store, epoch), sinks)
+        if len(self._noted) < PAGE_EPOCHS:  # else no page can be written: their records stay
+            self._noted[epoch] = LedgerEntry(epoch, generation, _sources(self._store, epoch), sinks)
         self.catch_up(epoch)
 
     def catch_up(self, epoch: int) -> None:

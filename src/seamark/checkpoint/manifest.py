@@ -2,9 +2,9 @@
 
 Records size and CRC-32 of Spark's small files of that epoch, and its state stores, so that a
 missing or altered one is found. The state itself is not read back for it: on local disks Hadoop has
-a checksum file beside each of its files, HDFS and object stores have their own. The commit thread
-writes it after the epoch's committed record, so it costs the next epoch nothing. A crash in between
-leaves an epoch without one, and the next start writes it.
+a checksum file beside each of its files, HDFS and object stores have their own. The coordinator's
+upkeep writes it after the epoch's committed record. A crash in between leaves an epoch without one,
+and the next start writes it.
 """
 
 import logging

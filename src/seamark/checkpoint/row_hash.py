@@ -64,11 +64,7 @@ class RowSums:
         )
 
     def __sub__(self, other: RowSums) -> RowSums:
-        return RowSums(
-            self.rows - other.rows,
-            (self.first - other.first) & _MASK,
-            (self.second - other.second) & _MASK,
-        )
+        return self + RowSums(-other.rows, -other.first, -other.second)
 
     @property
     def hash(self) -> str:

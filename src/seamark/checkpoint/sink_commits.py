@@ -207,7 +207,6 @@ class SinkCommits:
                 failpoints.drive(close_chain(chain))
 
     def _chain(self, attached: AttachedSink, lost: Spooled, epoch: int) -> LostTransaction:
-        """Return the rewrites of a lost transaction."""
         uid = attached.uid
 
         def commit_now(rewrite: Any) -> bool:

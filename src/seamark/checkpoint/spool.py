@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.checkpoint.envelope import create_record, read_record
+from seamark.checkpoint.envelope import create_record, read_record, storage_faults
 from seamark.contracts import spool
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import RefusedRow, without
@@ -129,7 +129,8 @@ class LostTransaction:
 
     `open_files` gives the records of the job that wrote the spool; it may be another job.
     `commit_now` commits a committable to the end and returns False if it is proved lost;
-    `within_deadline` makes a call that may hang.
+    `within_deadline` makes a call that may hang. Raises RecordNotStoredError where a record is
+    refused.
     """
 
     sink: TwoPhaseCommitSink[Any]
@@ -138,12 +139,12 @@ class LostTransaction:
     open_files: Callable[[str], Directory]
     commit_now: Callable[[Any], bool]
     abort_now: Callable[[Any], None]
-    within_deadline: Callable[[Callable[[], None]], None]
+    within_deadline: Callable[[Callable[[], Any]], Any]
 
     def __post_init__(self) -> None:
         lost, context = self.lost, self.context
         self._own: Any = None
-        place = _place(lost.spool, context.spool_uri, context.hadoop)
+        place = self.within_deadline(lambda: _place(lost.spool, context.spool_uri, context.hadoop))
         self._directory = open_directory(place, context.hadoop)
         job, _, sink_name = decoded(place).rpartition(f"/{spool.SPOOLS}/")
         self._files = self.open_files(job)
@@ -155,7 +156,9 @@ class LostTransaction:
 
     def is_recorded(self, number: int) -> bool:
         """See `Rewrites`."""
-        return self._files.exists(self._path(number))
+        path = self._path(number)
+        with storage_faults(self._files.uri, path, "looked for"):
+            return self._files.exists(path)
 
     def prepare(self) -> None:
         """See `Rewrites`. Raises LostTransactionError if the spool is missing or damaged."""
@@ -229,11 +232,14 @@ class LostTransaction:
             "committable": committable,
             "written_at": time.time(),
         }
-        return create_record(self._files, REWRITTEN, self._path(number), body)
+        path = self._path(number)
+        with storage_faults(self._files.uri, path, "written"):
+            return create_record(self._files, REWRITTEN, path, body)
 
     def _read(self, number: int) -> str:
         path = self._path(number)
-        body = read_record(self._files, REWRITTEN, path)
+        with storage_faults(self._files.uri, path, "read"):
+            body = read_record(self._files, REWRITTEN, path)
         if body.get("handle") != self.lost.handle or body.get("number") != number:
             raise CorruptRecordError(f"{self._files.uri}/{path}: it is another transaction's")
         return str(body["committable"])

@@ -46,6 +46,7 @@ from seamark.model.errors import (
 from seamark.model.records import read_as, record_of
 from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.ports import EpochRecord
+from seamark.protocol.procedures import winner_of
 from seamark.protocol.states import Seal
 
 log = logging.getLogger(__name__)
@@ -405,8 +406,7 @@ class CheckpointStore(SparkLogs):
         if epoch < 0:
             return NO_CHANNEL_STATE
         record = self.epoch(epoch)
-        standing = [g for g in record.prepared if record.seals.get(g) is not Seal.ABORT]
-        winner = max(standing, default=None) if record.committed is None else record.committed
+        winner = winner_of(record)
         if winner is None:
             return NO_CHANNEL_STATE
         try:

@@ -39,7 +39,6 @@ from seamark.checkpoint.transactions import (
     find_open,
 )
 from seamark.contracts.sink import FilesSink, Lingering, TwoPhaseCommitSink
-from seamark.contracts.spool import SpooledSink
 from seamark.datasource.columns import Projection
 from seamark.datasource.guarantee import guarantee_of
 from seamark.datasource.options import (
@@ -388,12 +387,10 @@ class _Sinks:
         self.commits.attach(generation, self._place.identity)
 
     def take_over(self, generation: int) -> None:
-        """See `BatchSink`."""
         self.attach(generation)
         self.commits.preflight()
 
     def commit(self, decided: Decided) -> None:
-        """See `BatchSink`."""
         part: SinkEpoch = decided.part
         batch, generation = decided.batch, decided.generation
         self.commits.remember(batch, generation, {UID: part})
@@ -401,22 +398,17 @@ class _Sinks:
         self.commits.forget(batch, generation)
 
     def forget(self, decided: Decided) -> None:
-        """See `BatchSink`."""
-        if isinstance(self._place.sink, SpooledSink) or self._place.sink.spool:
-            self._place.job.store.forget_rows(UID, decided.batch)
+        self._place.job.forget_rows(decided.batch)
 
     def lingering(self, below: int) -> Sequence[Lingering[Any]]:
-        """See `BatchSink`."""
         listed = self.commits.list_lingering(UID, once=self.once)
         return [lingering for lingering in listed if lingering.generation < below]
 
     def abort(self, left: Sequence[Lingering[Any]]) -> None:
-        """See `BatchSink`."""
         if left:
             self.commits.abort_listed(
                 UID, [lingering.committable for lingering in left], once=self.once
             )
 
     def close(self) -> None:
-        """Close the committer."""
         self.commits.close()

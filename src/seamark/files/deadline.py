@@ -90,7 +90,7 @@ class CallThread:
     def call(self, function: Callable[[], T], left_s: Callable[[], float]) -> T:
         """Return the result of `function`, or raise its error; raise CallHangsError when `left_s`,
         usually a deadline's, returns no more seconds. They may become fewer meanwhile. After
-        CallHangsError this thread is not used again."""
+        CallHangsError this thread is not used again, and ends when the call returns."""
         answer: Future[T] = Future()
         self.idle = False
 
@@ -108,6 +108,7 @@ class CallThread:
                 continue
             self.idle = True
             return answer.result()
+        self.close()
         raise CallHangsError
 
     def close(self) -> None:

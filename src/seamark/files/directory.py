@@ -143,10 +143,20 @@ class RowDirectory(Directory, Protocol):
         with self.open(path) as file:
             return sum(len(block) for block in iter(partial(file.read, _READ_BYTES), b""))
 
-    def modified(self, path: str) -> float | None:
-        """Return when a file was last written, by the store's clock, in seconds since 1970; None if
-        there is no such file."""
+    def stat(self, path: str) -> tuple[int, float] | None:
+        """Return a file's bytes, and when it was last written, by the store's clock, in seconds
+        since 1970; None if there is no such file."""
         ...
+
+    def size(self, path: str) -> int | None:
+        """Return a file's bytes, None if there is no such file."""
+        found = self.stat(path)
+        return None if found is None else found[0]
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was last written, as `stat` does."""
+        found = self.stat(path)
+        return None if found is None else found[1]
 
     def __str__(self) -> str:
         """Return the local path, or the URI, for messages."""

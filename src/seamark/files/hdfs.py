@@ -86,24 +86,16 @@ class HdfsDirectory(RenamingDirectory):
 
     def exists(self, path: str) -> bool:
         """Whether it exists now."""
-        return self._status(path) is not None
+        return self.stat(path) is not None
 
-    def size(self, path: str) -> int | None:
-        """Return a file's bytes."""
-        status = self._status(path)
-        return None if status is None else int(status.length)
-
-    def modified(self, path: str) -> float | None:
-        """Return when a file was last written."""
-        status = self._status(path)
-        return None if status is None else float(status.modification_time) / 1e3
-
-    def _status(self, path: str) -> Any:
+    def stat(self, path: str) -> tuple[int, float] | None:
+        """Return bytes and time."""
         try:
             with _os_errors(f"{self.uri}/{path}"):
-                return _call(self._client.get_file_info, self._at(path))
+                status = _call(self._client.get_file_info, self._at(path))
         except FileNotFoundError:
             return None
+        return int(status.length), float(status.modification_time) / 1e3
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory."""

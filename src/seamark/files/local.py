@@ -122,23 +122,15 @@ class LocalDirectory(RenamingDirectory):
 
     def exists(self, path: str) -> bool:
         """Whether it exists now."""
-        return (self.path / path).exists()
+        return self.stat(path) is not None
 
-    def size(self, path: str) -> int | None:
-        """Return a file's bytes."""
-        status = self._status(path)
-        return None if status is None else status.st_size
-
-    def modified(self, path: str) -> float | None:
-        """Return when a file was last written."""
-        status = self._status(path)
-        return None if status is None else status.st_mtime
-
-    def _status(self, path: str) -> os.stat_result | None:
+    def stat(self, path: str) -> tuple[int, float] | None:
+        """Return bytes and time."""
         try:
-            return (self.path / path).stat()
+            status = (self.path / path).stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        return status.st_size, status.st_mtime
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, without unfinished temporary files."""
@@ -150,7 +142,7 @@ class LocalDirectory(RenamingDirectory):
     def tree(self, path: str = "") -> dict[str, int]:
         """Return all files below `path`; a link is not followed."""
         sizes = {}
-        for at, directories, names in os.walk(self.path / path):
+        for at, directories, names in os.walk(self.path / path, onerror=_raise_unless_missing):
             links = [name for name in directories if Path(at, name).is_symlink()]
             for file in (Path(at, name) for name in names + links):
                 with contextlib.suppress(FileNotFoundError):  # gone since the listing
@@ -215,6 +207,11 @@ class LocalDirectory(RenamingDirectory):
             while top in directory.parents:
                 directory.rmdir()
                 directory = directory.parent
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error
 
 
 class _LocalFile(NewFile):

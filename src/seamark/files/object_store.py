@@ -54,20 +54,17 @@ class ObjectDirectory(RowDirectory):
 
     def exists(self, path: str) -> bool:
         """Whether there is such an object, or one below."""
-        if path and self._head(path):
+        if path and self.stat(path):
             return True
         with self._errors(path):
             return any(self._store.list(self._key(path) or None, chunk_size=1))
 
-    def size(self, path: str) -> int | None:
-        """Return an object's bytes."""
-        head = self._head(path)
-        return None if head is None else int(head["size"])
-
-    def modified(self, path: str) -> float | None:
-        """Return when an object was written."""
-        head = self._head(path)
-        return None if head is None else float(head["last_modified"].timestamp())
+    def stat(self, path: str) -> tuple[int, float] | None:
+        """Return bytes and time."""
+        with contextlib.suppress(FileNotFoundError), self._errors(path):
+            head = self._store.head(self._key(path))
+            return int(head["size"]), float(head["last_modified"].timestamp())
+        return None
 
     def list(self, path: str) -> list[str]:
         """Return the names one level below `path`."""
@@ -95,10 +92,6 @@ class ObjectDirectory(RowDirectory):
 
     def remove_empty(self) -> None:
         """Do nothing: these stores have no directories."""
-
-    def _head(self, path: str) -> Any:
-        with contextlib.suppress(FileNotFoundError), self._errors(path):
-            return self._store.head(self._key(path))
 
     @property
     def _store(self) -> Any:

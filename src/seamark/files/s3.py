@@ -93,15 +93,11 @@ class S3Directory(RowDirectory):
         """Whether there is such an object, or one below."""
         return bool(path and self._head(path)) or any(self._keys(path, MaxKeys=1))
 
-    def size(self, path: str) -> int | None:
-        """Return an object's bytes."""
-        head = self._head(path)
-        return None if head is None else int(_whole(head, "ContentLength"))
-
-    def modified(self, path: str) -> float | None:
-        """Return when an object was written."""
-        head = self._head(path)
-        return None if head is None else float(_whole(head, "LastModified").timestamp())
+    def stat(self, path: str) -> tuple[int, float] | None:
+        """Return bytes and time."""
+        if (head := self._head(path)) is None:
+            return None
+        return int(_whole(head, "ContentLength")), float(_whole(head, "LastModified").timestamp())
 
     def _head(self, path: str) -> Any:
         try:

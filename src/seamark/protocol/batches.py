@@ -172,13 +172,13 @@ def begin(
         check(entries)
         number, decided = max(entries, default=0) + 1, newest_decision(entries)
         # Not by `decided` alone: a try without a decision behind it has left transactions.
-        goes_on = decided is not None and entries[number - 1] is decided
-        goes_on = goes_on and decided is not None and decided.attempt == previous
-        generation = decided.generation if goes_on and decided is not None else number
+        last, generation = entries.get(number - 1), number
+        if isinstance(last, Decided) and last.attempt == previous:
+            generation = last.generation
         if log.append(number, Begun(generation)):
             break
     yield BatchPoint.BEGUN
-    if not goes_on:
+    if generation == number:
         sink.take_over(generation)
         if decided is not None:
             decided = yield from _settle(log, sink, _number(entries, decided), decided)

@@ -26,7 +26,7 @@ from seamark.model.errors import (
 )
 from seamark.protocol.points import Point
 from seamark.protocol.ports import EpochRecord, Records, Sinks
-from seamark.protocol.states import AttemptState, Seal, from_evidence
+from seamark.protocol.states import Seal
 
 Steps = Generator[Point, None, None]
 
@@ -245,8 +245,7 @@ def put_back_plans(latest: int, records: Records) -> None:
     for epoch in range(max(latest - 1, 0), latest + 1):
         if not records.is_planned(epoch):
             record = records.epoch(epoch)
-            committed = record.committed
-            attempt = winner_of(record) if committed is None else committed
+            attempt = winner_of(record)
             plan = None if attempt is None else records.prepared_plan(epoch, attempt)
             if plan is not None:
                 records.put_back_plan(epoch, plan)
@@ -354,13 +353,10 @@ def unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord
 
 
 def winner_of(record: EpochRecord) -> int | None:
-    """Return the generation whose attempt is decided by this epoch's decision: the newest stored
-    attempt not aborted; None if there is none. Its predecessors' attempts were sealed ABORT before
-    it could be stored."""
-    for attempt in sorted(record.prepared, reverse=True):
-        state = from_evidence(
-            stored=True, decided=True, seal=record.seals.get(attempt), confirmed=False
-        )
-        if state is not AttemptState.ABORTED:
-            return attempt
-    return None
+    """Return the generation whose attempt is decided by this epoch's decision: the committed one,
+    else the newest stored one not aborted; None if there is none. Its predecessors' attempts were
+    sealed ABORT before it could be stored."""
+    if record.committed is not None:
+        return record.committed
+    standing = [g for g in record.prepared if record.seals.get(g) is not Seal.ABORT]
+    return max(standing, default=None)

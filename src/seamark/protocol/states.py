@@ -76,22 +76,3 @@ def advance(name: str, state: AttemptState, event: AttemptEvent) -> AttemptState
         raise IllegalTransitionError(
             f"{name}: {event.name} ({event.value}) is not possible in state {state.value}"
         ) from None
-
-
-def from_evidence(
-    *, stored: bool, decided: bool, seal: Seal | None, confirmed: bool
-) -> AttemptState:
-    """Return the state proved by the stored records of one attempt, for a recovery.
-
-    `stored`: its prepared record exists; `decided`: Spark's commit log holds its epoch; `seal`: its
-    seal, if any; `confirmed`: the epoch's committed record names it.
-    """
-    if seal is Seal.ABORT:
-        return AttemptState.ABORTED
-    if confirmed:
-        return AttemptState.COMMITTED
-    if seal is Seal.COMMIT:
-        return AttemptState.SEALED
-    if not stored:
-        return AttemptState.PENDING
-    return AttemptState.DECIDED if decided else AttemptState.PREPARED

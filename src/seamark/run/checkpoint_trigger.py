@@ -144,6 +144,7 @@ class CheckpointTrigger:
     # --- the wait for one answer
 
     def _wait(self, query: StreamingQuery, request: _Request) -> None:
+        failure: BaseException | None = None
         try:
             self._find_epoch(query, request)
             while not self._is_complete(request):
@@ -151,14 +152,15 @@ class CheckpointTrigger:
                 self._take_last(request)
                 time.sleep(DECIDED_POLL_S)
         except BaseException as error:
-            if request.ahead is not None and request.epoch is not None:
-                self.coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
-            request.answer.set_exception(error)
-        else:
+            failure = error
+        with self._lock:  # from now on no epoch answers it, or one would stay pinned
+            self._requests.remove(request)
+        if failure is None:
             request.answer.set_result(self._epoch_of(request))
-        finally:
-            with self._lock:
-                self._requests.remove(request)
+            return
+        if request.ahead is not None and request.epoch is not None:
+            self.coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
+        request.answer.set_exception(failure)
 
     def _find_epoch(self, query: StreamingQuery, request: _Request) -> None:
         """Return once the request has an epoch, or once a trigger begun after it has ended without

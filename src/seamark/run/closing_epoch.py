@@ -10,6 +10,7 @@ import json
 import logging
 import time
 
+from seamark.checkpoint.envelope import storage_faults
 from seamark.checkpoint.spark_files import read_log, with_metadata
 from seamark.checkpoint.store import CheckpointStore
 
@@ -24,7 +25,8 @@ def plan_closing_epoch(store: CheckpointStore, decided: int) -> None:
     """
     if decided < 0 or store.is_planned(decided + 1):
         return
-    commit = read_log(store.spark_files, f"commits/{decided}")[0]
+    with storage_faults(store.uri, f"commits/{decided}", "read"):
+        commit = read_log(store.spark_files, f"commits/{decided}")[0]
     watermark_ms = int(commit.get("nextBatchWatermarkMs") or 0)
     plan = store.read_plan(decided) or ""
     metadata = json.loads(plan.split("\n")[1])

@@ -49,8 +49,6 @@ _FATAL = (
     QueryHangsError,
     WatermarkLostError,
     AnalysisException,
-    KeyboardInterrupt,
-    SystemExit,
 )
 _PRE_COMMIT = re.compile(rf"{PreCommitError.__module__}\.{PreCommitError.__name__}: (.*)")
 _STREAMING = r"\tat org\.apache\.spark\.sql\.execution\.streaming\."

@@ -81,10 +81,6 @@ class KeyedEpochs:
         """The bytes of all chunks that wait."""
         return sum(part.persisted for part in self.figures.values())
 
-    def in_flight(self) -> dict[str, InFlight]:
-        """Return the figures of the epoch whose tasks have ended, by the operator's uid."""
-        return {one.uid: one.report.value[self._query] for one in self._keyed}
-
     def end(self, epoch: int, find_execution: Callable[[], Any]) -> dict[str, Any]:
         """Hold the watermark of the next epoch back. Return what `CheckpointStore.note_own` takes.
         Called when the tasks of `epoch` have ended, with a way to Spark's `IncrementalExecution`,
@@ -92,7 +88,7 @@ class KeyedEpochs:
         name another state than the one whose rows the sinks have."""
         if not self._keyed:
             return {}
-        reports = self.in_flight()
+        reports = {one.uid: one.report.value[self._query] for one in self._keyed}
         self.waiting = any(report.waiting for report in reports.values())
         before = self.figures
         self.figures = {

@@ -60,11 +60,6 @@ _CHUNK_BITS = 24
 _ZONE = re.compile(r"(, tz)=[^\]]*")
 
 
-def epoch_of(turn: int) -> int:
-    """Return the epoch in which the rows of a turn arrived."""
-    return (turn - _FIRST_TURN) >> _CHUNK_BITS
-
-
 @dataclass
 class InFlight:
     """What the tasks of an epoch tell the driver about rows in flight.
@@ -441,7 +436,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         return due_ms, rows
 
     def _count_waiting(self, turn: int) -> None:
-        epoch = epoch_of(turn)
+        epoch = (turn - _FIRST_TURN) >> _CHUNK_BITS  # in which its rows arrived
         self._figures.waiting[epoch] = self._figures.waiting.get(epoch, 0) + 1
 
     def _pack(self, rows: list[Any]) -> bytes:

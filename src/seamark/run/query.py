@@ -430,7 +430,6 @@ class StreamRun(QueryRun):
         raise failure  # outside of `except`: without the other errors
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
-        at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         with self.coordinator.guarded():
             settled = self._begin_epoch(epoch)
             stream = self._stream_of(frame)
@@ -444,7 +443,7 @@ class StreamRun(QueryRun):
                 got = frame.sparkSession.sparkContext.getLocalProperty
                 self._stream_properties |= {name: str(got(name)) for name in OF_THE_STREAM}
             self._plan_checked = True
-            write = not at_most_once or self.coordinator.claim_epoch(epoch)
+            write = self.coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
         left = NO_CHANNEL_STATE
         if write or self._stateful:  # skipped rows still change the next epoch's state

@@ -151,8 +151,6 @@ class _OnStreamThread:
         return self._function(epoch, argument)
 
     class Java:
-        """See py4j."""
-
         implements = ("java.util.function.BiFunction",)
 
 

@@ -4,8 +4,9 @@ Spark would go on from another program's or another place's offsets and state, a
 rows; each check refuses that with the remedy.
 """
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
@@ -57,7 +58,7 @@ class StartChecks:
     def before(self) -> None:
         """Look for damage, another state backend or moved parts, before anything is written."""
         self._job.require_client_for_rows()
-        try:
+        with self._reading():
             while put_back_decision((decided := self._store.latest_decision()) + 1, self._store):
                 pass
             put_back_plans(decided, self._store)
@@ -72,6 +73,11 @@ class StartChecks:
             self._require_places(offsets)
             self._require_offsets(offsets)
             self._require_channel_state(decided)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
         except SeamarkError:
             raise
         except OSError as error:
@@ -152,8 +158,9 @@ class StartChecks:
 
     def after(self, coordinator: Coordinator) -> None:
         """Look for a drain and for lost lines, when older drivers' epochs are settled."""
-        self._look_for_drain(coordinator)
-        self._tell_lost_lines(coordinator)
+        with self._reading():
+            self._look_for_drain(coordinator)
+            self._tell_lost_lines(coordinator)
 
     def _look_for_drain(self, coordinator: Coordinator) -> None:
         """Raise DrainedError if the job was drained. Forget a drain cut off before its decision:

@@ -78,8 +78,6 @@ class _Stop:
         self._left.wait(PATIENCE_S)
 
     class Java:
-        """The Java interfaces, for py4j."""
-
         implements = ["java.lang.Runnable"]
 
 

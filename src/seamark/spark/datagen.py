@@ -55,11 +55,10 @@ def rows(
     """
     config = _parse(options["config"])
     numbers = np.arange(start, end, dtype=np.int64)
-    context = _Context(config, config["start_us"])
-    if context.start_us is None:
-        context.start_us = (started_ms or 0) * 1000
+    if config["start_us"] is None:
+        config = {**config, "start_us": (started_ms or 0) * 1000}
     columns = {
-        name: _GENERATORS[field["kind"]][1](numbers, _key(config["seed"], name), field, context)
+        name: _GENERATORS[field["kind"]][1](numbers, _key(config["seed"], name), field, config)
         for name, field in config["fields"].items()
     }
     return pa.RecordBatch.from_pydict(columns)
@@ -151,14 +150,6 @@ class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 # --- columns
 
 
-class _Context:
-    """Values shared by the columns of one range."""
-
-    def __init__(self, config: Mapping[str, Any], start_us: int | None) -> None:
-        self.rows_per_second = config["rows_per_second"]
-        self.start_us = start_us
-
-
 def _hash(counters: Any, key: Any) -> Any:
     """Return 64 well mixed bits per counter: splitmix64's output function over key and counter."""
     mixed = counters.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + key
@@ -172,17 +163,17 @@ def _key(seed: int, name: str) -> Any:
     return np.uint64(int.from_bytes(digest, "little"))
 
 
-def _sequence(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Array:
+def _sequence(numbers: Any, key: Any, field: dict[str, Any], _: Any) -> pa.Array:
     return pa.array(numbers + np.int64(field["start"]))
 
 
-def _random_int(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Array:
+def _random_int(numbers: Any, key: Any, field: dict[str, Any], _: Any) -> pa.Array:
     # Unsigned throughout: high - low can exceed a signed number.
     offsets = _hash(numbers, key) % np.uint64(field["high"] - field["low"])
     return pa.array((offsets + np.uint64(field["low"] % 2**64)).view(np.int64))
 
 
-def _choice(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Array:
+def _choice(numbers: Any, key: Any, field: dict[str, Any], _: Any) -> pa.Array:
     values, bounds = _choices(json.dumps(field))
     shares = (_hash(numbers, key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return values.take(pa.array(np.searchsorted(bounds, shares, side="right")))
@@ -200,16 +191,16 @@ def _choices(field_json: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:
     return values, np.cumsum(weights)[:-1] / weights.sum()
 
 
-def _event_time(numbers: Any, key: Any, field: dict[str, Any], of: _Context) -> pa.Array:
+def _event_time(numbers: Any, key: Any, field: dict[str, Any], of: Mapping[str, Any]) -> pa.Array:
     # In two steps, because number * 1,000,000 overflows for long streams.
-    rate = np.int64(of.rows_per_second)
+    rate = np.int64(of["rows_per_second"])
     whole_s, rest = numbers // rate, numbers % rate
-    moments = np.int64(of.start_us or 0) + whole_s * 1_000_000 + rest * 1_000_000 // rate
+    moments = np.int64(of["start_us"]) + whole_s * 1_000_000 + rest * 1_000_000 // rate
     jitter = _hash(numbers, key) % np.uint64(field["out_of_orderness_us"] + 1)
     return pa.array(moments - jitter.astype(np.int64)).cast(pa.timestamp("us", "UTC"))
 
 
-def _text(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Array:
+def _text(numbers: Any, key: Any, field: dict[str, Any], _: Any) -> pa.Array:
     size = field["size_bytes"]
     if len(numbers) * size >= 2**31:
         raise ValueError(
@@ -225,7 +216,7 @@ def _text(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Arra
 
 
 _CHOICE_TYPES = {str: "STRING", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
-_Generator = Callable[[Any, Any, dict[str, Any], _Context], pa.Array]
+_Generator = Callable[[Any, Any, dict[str, Any], Mapping[str, Any]], pa.Array]
 _GENERATORS: dict[str, tuple[str, _Generator]] = {
     "sequence": ("BIGINT", _sequence),
     "random-int": ("BIGINT", _random_int),

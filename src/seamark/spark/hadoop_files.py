@@ -51,6 +51,7 @@ _TOKEN = "seamark-create"
 _CONFLICT_RETRIES = 5
 _TREE_TRIES = 5
 
+_DAMAGE = ("ChecksumException", "BlockMissingException")
 _PATH = r"path=([^;]*(?:;(?! isDirectory=)[^;]*)*); isDirectory="
 _LISTED = re.compile(_PATH)
 _LISTED_FILE = re.compile(rf"{_PATH}false; length=(\d+);")
@@ -200,8 +201,7 @@ class HadoopFiles:
             try:
                 self._files.delete(directory, False)
             except Py4JJavaError as error:
-                name = error.java_exception.getClass().getSimpleName()
-                if "NotEmpty" not in name:  # Google's connector has an exception of its own
+                if "NotEmpty" not in _name(error):  # Google's connector has an exception of its own
                     raise
 
     def _text(self, statuses: Any) -> str:
@@ -275,8 +275,7 @@ class HadoopFiles:
 
     def check(self, path: str) -> int:
         """Read the file through: the file system compares its own checksums meanwhile. Raises
-        CorruptRecordError if the file cannot be read; errors of access and connection are raised as
-        they are."""
+        CorruptRecordError if they differ, or if HDFS has lost a block."""
         try:
             with _os_errors(f"{self.uri}/{path}"):
                 stream = self._files.open(self._path(path))
@@ -284,10 +283,10 @@ class HadoopFiles:
                     return int(self._jvm.org.apache.commons.io.IOUtils.consume(stream))
                 finally:
                     stream.close()
-        except (FileNotFoundError, PermissionError, ConnectionError, TimeoutError):
-            raise
         except OSError as error:
-            raise CorruptRecordError(f"it cannot be read: {error}") from error
+            if isinstance(cause := error.__cause__, Py4JJavaError) and _name(cause) in _DAMAGE:
+                raise CorruptRecordError(f"it cannot be read: {error}") from error
+            raise  # a store that is away: its file may be whole
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{path}" if path else self.uri)
@@ -333,8 +332,7 @@ def _os_errors(path: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        name = error.java_exception.getClass().getSimpleName()
-        raise _ERRORS.get(name, OSError)(f"{path}: {_said(error)}") from error
+        raise _ERRORS.get(_name(error), OSError)(f"{path}: {_said(error)}") from error
     except (Py4JError, CapturedException) as error:  # the JVM is gone, or the address is invalid
         raise OSError(f"{path}: {error}") from error
 
@@ -343,9 +341,12 @@ def _said(error: Exception) -> str:
     """Return the first line of Java's message, with the exception's name."""
     if not isinstance(error, Py4JJavaError):
         return str(error).partition("\n")[0]
-    java = error.java_exception
-    message = str(java.getMessage() or "").strip().splitlines() or [""]
-    return f"{java.getClass().getSimpleName()}: {message[0]}"
+    message = str(error.java_exception.getMessage() or "").strip().splitlines() or [""]
+    return f"{_name(error)}: {message[0]}"
+
+
+def _name(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getSimpleName())
 
 
 _PREFIXES = ("fs.", "dfs.", "hadoop.security.")

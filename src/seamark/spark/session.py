@@ -28,6 +28,9 @@ from seamark.spark.state_backend import session_setting
 log = logging.getLogger(__name__)
 _adding = threading.Lock()
 
+PYTHON_ANSWERS_S = 120.0
+"""How long the Python of Spark's tasks may take to say what it is."""
+
 DEFAULT_MASTER = "local[*]"
 """Spark's master if nothing sets one."""
 
@@ -117,10 +120,17 @@ def require_tasks_python(spark: SparkSession) -> None:
     if not is_local(context.master) or python is None or Path(python) == Path(sys.executable):
         return
     asked = "import sys, pyarrow; print(*sys.version_info[:2], sep='.')"
-    told = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
-    version = ".".join(map(str, sys.version_info[:2]))
-    if told.returncode or told.stdout.strip() != version:
-        reason = (told.stderr.strip() or f"it is Python {told.stdout.strip()}").splitlines()[-1]
+    version, reason = ".".join(map(str, sys.version_info[:2])), ""
+    try:
+        told = subprocess.run(
+            [python, "-c", asked],
+            capture_output=True, text=True, check=False, timeout=PYTHON_ANSWERS_S,
+        )  # fmt: skip
+        if told.returncode or told.stdout.strip() != version:
+            reason = (told.stderr.strip() or f"it is Python {told.stdout.strip()}").splitlines()[-1]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    if reason:
         raise ConfigurationError(
             f"Spark's tasks run {python}, which is not the program's Python {version} with its "
             f"packages: {reason}. Set PYSPARK_PYTHON={sys.executable} in the environment before "

@@ -60,16 +60,11 @@ def has_class(jvm: Any, name: str) -> bool:
     return True
 
 
-@functools.cache
-def _has_rooms(jvm: Any) -> bool:
-    """Tell whether the streaming engine's classes are in packages by subject; before, all were in
-    one."""
-    return has_class(jvm, f"{_STREAMING}.runtime.MicroBatchExecution")
-
-
 def named_here(jvm: Any, text: str) -> str:
     """Return a class name, or Java source, with the names that this Spark has for its classes."""
-    return text if _has_rooms(jvm) else _MOVED.sub(r"\1.", text)
+    # In older ones all classes of the streaming engine are in one package.
+    by_subject = has_class(jvm, f"{_STREAMING}.runtime.MicroBatchExecution")
+    return text if by_subject else _MOVED.sub(r"\1.", text)
 
 
 def spark_class(jvm: Any, name: str) -> Any:
@@ -77,7 +72,6 @@ def spark_class(jvm: Any, name: str) -> Any:
     return java_class(jvm, named_here(jvm, name))
 
 
-@functools.cache
 def has_key_extractors(jvm: Any) -> bool:
     """Tell whether Spark itself says which columns of a state key decide on the key's partition."""
     return has_class(jvm, f"{_STREAMING}.operators.stateful.StatePartitionKeyExtractorFactory")

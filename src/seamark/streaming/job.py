@@ -23,7 +23,6 @@ from seamark.api.rest_config import RestConfig
 from seamark.api.settings import PROGRAM, Setting
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.job import Job
-from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
 from seamark.run.kafka_topics import kafka_options, subscription
 from seamark.run.stop_signals import program_has_ended
@@ -119,7 +118,7 @@ class StreamJob(Job):
         try:
             if self.table is not None:
                 self.table.make(self._session())
-        except ConfigurationError:
+        except BaseException:
             run.close()
             raise
         supervisor = run.supervisor

@@ -49,9 +49,14 @@ def numbers(values: Sequence[int]) -> pa.RecordBatch:
     )
 
 
-def prepare(sink: KafkaSink, context: WriterContext, values: Sequence[int]) -> KafkaCommittable:
-    writer = sink.create_writer(context)
-    writer.write(numbers(values))
+def prepare(
+    sink: KafkaSink, context: WriterContext, values: Sequence[int], *, topic: str | None = None
+) -> KafkaCommittable:
+    """Write the numbers; `topic` names their topic, for a sink without one."""
+    writer, batch = sink.create_writer(context), numbers(values)
+    if topic is not None:
+        batch = batch.append_column("topic", pa.array([topic] * len(values)))
+    writer.write(batch)
     (committable,) = writer.prepare_commit()
     return committable
 

@@ -133,6 +133,28 @@ def test_the_next_driver_shows_rows_of_the_one_before(cluster: LocalKafka, topic
         assert shown(cluster, topic) == list(range(40))
 
 
+def test_committed_rows_are_shown_after_another_topic_was_deleted(
+    cluster: LocalKafka, topic: str
+) -> None:
+    """The sink has written there too: what is no more has no transaction."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    gone = f"{topic}-gone"
+    admin.create_topics([NewTopic(gone, 2, 1)])[gone].result(60)
+    sink, job = kit.sink_on(cluster.bootstrap_servers, None), kit.new_job()
+    first, ours = (
+        kit.prepare(sink, kit.attempt(job, epoch=epoch), range(20), topic=at)
+        for epoch, at in enumerate((gone, topic))
+    )
+    with kit.committing(sink, kit.driver(job)) as committer:
+        assert kit.until_proved(committer.commit, [first]) == [CommitOutcome.COMMITTED]
+        kit.wait_for_markers(cluster.bootstrap_servers)
+        admin.delete_topics([gone])[gone].result(60)
+        end_without_leader(cluster, topic, committer.commit, ours, CommitOutcome.COMMITTED)
+        assert_look_shows(cluster, topic, committer)
+
+
 def test_rows_whose_id_was_used_again_are_shown(cluster: LocalKafka, topic: str) -> None:
     sink, job = kit.sink_on(cluster.bootstrap_servers, topic), kit.new_job()
     ours = kit.prepare(sink, kit.attempt(job), range(20))

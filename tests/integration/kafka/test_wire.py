@@ -110,6 +110,12 @@ def test_an_open_transaction_is_seen_in_its_partition(kafka: LocalKafka, wire: W
     producer.abort_transaction(30)
 
 
+def test_partitions_that_the_cluster_has(wire: Wire, topic: Callable[..., str]) -> None:
+    here = TopicPartition(topic(2), 1)
+    asked = [TopicPartition(here.topic, 2), here, TopicPartition(f"{here.topic}-none", 0)]
+    assert wire.run(lambda: wire.existing(asked), 30) == [here]
+
+
 def test_the_offsets_of_groups(wire: Wire, kafka: LocalKafka, topic: Callable[..., str]) -> None:
     name = topic(2)
     at, other = TopicPartition(name, 0), TopicPartition(name, 1)

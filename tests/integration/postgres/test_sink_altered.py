@@ -137,6 +137,33 @@ def test_a_key_that_takes_two_texts_for_one_is_not_merged_by(
     assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
 
 
+def test_no_delete_passes_over_a_row_that_a_policy_hides(
+    postgres: PostgresServer, schema: str
+) -> None:
+    postgres.execute("CREATE ROLE hidden LOGIN")
+    postgres.execute(f"GRANT ALL ON SCHEMA {schema} TO hidden")
+    postgres.execute(f"GRANT ALL ON {schema}.orders TO hidden")
+    sink = kit.sink_on(postgres, schema, "changes", url=postgres.url("hidden"))
+    try:
+        committer = started(sink)
+        inserted, deleted = (
+            ROWS.append_column("op", pa.array([op])) for op in ("insert", "delete")
+        )
+        assert list(committer.commit(kit.write(sink, kit.attempt(), inserted))) == DONE
+        postgres.execute(f"CREATE POLICY others ON {schema}.orders USING (name <> 'a')")
+        postgres.execute(f"ALTER TABLE {schema}.orders ENABLE ROW LEVEL SECURITY")
+        staged = kit.write(sink, kit.attempt(1), deleted)
+        with pytest.raises(CommitFailedError, match="row-level security policy"):
+            committer.commit(staged)
+        postgres.execute(f"ALTER TABLE {schema}.orders DISABLE ROW LEVEL SECURITY")
+        assert list(committer.commit(staged)) == DONE
+        assert postgres.execute(f"SELECT * FROM {schema}.orders") == []
+        committer.close()
+    finally:
+        postgres.execute("DROP OWNED BY hidden CASCADE")
+        postgres.execute("DROP ROLE hidden")
+
+
 def test_a_column_with_a_collation_of_its_own_is_not_altered(
     postgres: PostgresServer, schema: str
 ) -> None:

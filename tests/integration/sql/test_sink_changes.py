@@ -3,11 +3,16 @@ are no columns of others to keep."""
 
 from __future__ import annotations
 
-import pytest
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+import sqlalchemy as sa
+
+from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import ConfigurationError
 from seamark.sinks.sql import SqlSink
 from tests.changes_suite import ChangesSuite, ChangesUnderTest
+from tests.chaos.driver import wait_until
 from tests.integration.sql.sink_kit import OP, Place, batch, committer, write
 
 
@@ -36,6 +41,28 @@ def test_a_new_table_has_no_op_column_and_a_row_is_made_anew(place: Place) -> No
     assert place.execute("SELECT * FROM {}orders ORDER BY id") == [
         (2, "again 2", "new"), (3, "again 3", "new"),
     ]  # fmt: skip
+
+
+WAITING = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+    "mariadb": "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'",
+}
+
+
+def test_another_writer_inserts_the_same_key_at_once(served: Place) -> None:
+    """As a second job does: its row was not there to be deleted, and is there at the insert."""
+    sink = served.sink(mode="upsert", keys=["id"])
+    side = committer(sink)
+    staged = write(sink, batch([1, 2]))
+    engine = sa.create_engine(served.url, poolclass=sa.NullPool)
+    with ThreadPoolExecutor() as pool, engine.connect() as other:
+        other.exec_driver_sql(f"INSERT INTO {served.prefix}orders VALUES (1, 'other')")
+        outcome = pool.submit(side.commit, staged)
+        asked = WAITING[engine.dialect.name]
+        wait_until("it waits for the other", lambda: served.execute(asked) == [(1,)], 20)
+        other.commit()
+        assert list(outcome.result(60)) == [CommitOutcome.COMMITTED]
+    assert served.execute("SELECT * FROM {}orders ORDER BY id") == [(1, "row 1"), (2, "row 2")]
 
 
 def test_keys_of_two_columns(place: Place) -> None:

@@ -4,6 +4,7 @@ with Google's interface."""
 from __future__ import annotations
 
 import gc
+import socketserver
 import threading
 import time
 import uuid
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from seamark.files.local import LocalDirectory
-from seamark.model.errors import DamagedCheckpointError
+from seamark.model.errors import CorruptRecordError, DamagedCheckpointError
 from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.offsets import write_copy
 from seamark.savepoints.record import read_savepoint
@@ -188,6 +189,34 @@ def test_a_write_whose_answer_was_lost_is_known_as_ones_own(spark: SparkSession)
             assert files.read("lease/1.json") == b"mine"
             with pytest.raises(FileExistsError):
                 files.create("lease/1.json", b"mine")
+
+
+def test_a_connection_that_breaks_is_no_damage_to_the_file(spark: SparkSession) -> None:
+    """Hadoop's client of web servers reads from one that hangs up in the middle."""
+    with socketserver.TCPServer(("127.0.0.1", 0), _HangsUp) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        files = HadoopFiles(spark, f"http://127.0.0.1:{server.server_address[1]}")
+        with pytest.raises(OSError, match="Premature EOF"):
+            files.check("commits/3")
+        server.shutdown()
+
+
+def test_a_file_that_differs_from_its_checksum_is_damaged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    files = HadoopFiles(spark, tmp_path.as_uri())
+    files.create("commits/3", b"whole")
+    assert files.check("commits/3") == 5
+    (tmp_path / "commits/3").write_bytes(b"while")
+    with pytest.raises(CorruptRecordError, match="ChecksumException"):
+        files.check("commits/3")
+
+
+class _HangsUp(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        while self.rfile.readline() not in (b"\r\n", b""):
+            pass
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n64\r\nhalf")
 
 
 def test_local_paths_get_local_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -61,6 +63,18 @@ def test_memory_needs_a_name_and_a_new_checkpoint(tmp_path: Path, spark: SparkSe
             view(twin, twin.read(), "append")
 
     both(scenario, tmp_path, spark)
+
+
+def test_a_name_that_is_none_of_a_view_leaves_no_server_behind(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    twin = Twin("seamark", tmp_path, spark)
+    twin.add(1)
+    before = {*threading.enumerate()}
+    with pytest.raises(AnalysisException, match=r"held-rows"):
+        twin.write(twin.read()).format("memory").queryName("held-rows").start()
+    left = [one.name for one in {*threading.enumerate()} - before]
+    assert not [name for name in left if name.startswith("seamark-rest")]
 
 
 @pytest.mark.parametrize("truncate", ["true", "false"])

@@ -110,6 +110,26 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+def test_an_epoch_claimed_at_most_once_is_skipped_in_whatever_mode_the_job_goes_on(
+    world: World,
+) -> None:
+    """Its rows may be visible already, and would be there twice."""
+    first = world.driver(mode="at-most-once")
+    world.plan(0)
+    first.begin_epoch(0)
+    assert first.claim_epoch(0)
+    second = world.driver()
+    second.begin_epoch(0)
+    assert not second.claim_epoch(0)
+    second.store_epoch(0, [], retried=False)
+    world.decide(0)
+    until(lambda: second.last_committed == 0)
+    world.plan(1)
+    second.begin_epoch(1)
+    assert second.claim_epoch(1)
+    assert not world.job().store.claimed_plan(1), "there are claims at-most-once alone"
+
+
 def test_an_epoch_becomes_visible_after_its_decision_and_not_before(world: World) -> None:
     driver = world.driver()
     world.epoch(driver, 0)

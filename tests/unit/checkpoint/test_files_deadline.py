@@ -73,12 +73,14 @@ def test_what_a_call_raises_is_raised_and_its_thread_is_used_again() -> None:
 
 def test_a_thread_that_is_left_behind_is_not_given_another_call() -> None:
     leave = threading.Event()
-    before = call_within(5, threading.get_ident)
+    before = call_within(5, threading.current_thread)
     with pytest.raises(CallHangsError):
         call_within(0.05, leave.wait)
-    assert call_within(5, threading.get_ident) != before
+    assert call_within(5, threading.current_thread) is not before
     leave.set()
     assert all(thread.idle for thread in deadline._idle)
+    before.join(60)
+    assert not before.is_alive(), "it waits for a call that nobody makes"
 
 
 def test_a_start_on_a_storage_that_hangs_ends_with_a_clear_error(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ How: the store and `LedgerWriter` on real local directories, as the commit threa
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -158,6 +159,20 @@ def test_a_page_that_cannot_be_written_is_written_later(tmp_path: Path) -> None:
     ledger = read_ledger(store)
     assert [entry.epoch for entry in ledger.entries] == [*range(11)]
     assert ledger.totals.of("out").sums.rows == sum(range(1, 12))
+
+
+def test_while_no_page_can_be_written_no_more_than_a_page_is_in_memory(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    writer = LedgerWriter(store)
+    (tmp_path / "ledger").write_bytes(b"a file where the directory is to be")
+    for epoch in range(35):
+        commit(store, None, epoch)
+        with contextlib.suppress(RecordNotStoredError):
+            writer.committed(epoch, 1, {"out": part(epoch)})
+    assert len(writer._noted) <= ledger.PAGE_EPOCHS
+    (tmp_path / "ledger").unlink()
+    commit(store, writer, 35)
+    assert [entry.epoch for entry in read_ledger(store)[0]] == list(range(36))
 
 
 # --- the tally of a task

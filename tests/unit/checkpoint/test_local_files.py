@@ -75,6 +75,17 @@ def test_list_hides_unfinished_files_and_a_missing_directory_is_empty(tmp_path: 
     assert files.list("nowhere") == []
 
 
+def test_a_directory_that_cannot_be_listed_is_not_an_empty_one(tmp_path: Path) -> None:
+    """A spool's records of what was sent would be missing from the list, and sent again."""
+    files = LocalDirectory(tmp_path)
+    (tmp_path / "wal").symlink_to("wal")  # any look below it is an error
+    with pytest.raises(OSError, match="Too many levels"):
+        files.tree("wal/out")
+    with pytest.raises(OSError, match="Too many levels"):  # which Python's own `exists` hides
+        files.exists("wal/out")
+    assert files.tree("nowhere") == {}
+
+
 def test_delete_takes_files_directories_and_nothing(tmp_path: Path) -> None:
     files = LocalDirectory(tmp_path)
     files.create("d/e/f", b"")

@@ -4,6 +4,7 @@ of rewrites, on real files."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from seamark.model.errors import (
     LossRefusedError,
     LostTransactionError,
     PreCommitError,
+    RecordNotStoredError,
 )
 from seamark.protocol.write_again import close_chain, write_again
 from tests.unit.checkpoint.memory_sink import MemorySink, Transaction
@@ -119,6 +121,9 @@ def test_refused_rows_are_not_kept(at: WriterContext) -> None:
 class Chain(spool.LostTransaction):
     """The rewrites of a lost transaction, of whose commits `visible` tells."""
 
+    patient = False
+    """Whether a call is being made that may hang."""
+
     def __init__(self, found: Any, at: WriterContext, directory: Path, *, visible: bool) -> None:
         self.asked: list[Transaction] = []
         self.aborted: list[Transaction] = []
@@ -135,8 +140,15 @@ class Chain(spool.LostTransaction):
             open_files=lambda job: LocalDirectory(directory),
             commit_now=commit_now,
             abort_now=self.aborted.append,
-            within_deadline=lambda call: call(),
+            within_deadline=self._call,
         )
+
+    def _call(self, call: Any) -> Any:
+        Chain.patient = True
+        try:
+            return call()
+        finally:
+            Chain.patient = False
 
 
 def test_a_large_batch_is_written_again_in_parts(at: WriterContext, tmp_path: Path) -> None:
@@ -184,3 +196,33 @@ def test_a_chain_that_was_written_again_is_not_closed(at: WriterContext, tmp_pat
     with pytest.raises(LossRefusedError, match="nothing is lost"):
         list(close_chain(chain))
     assert not chain.is_recorded(2)
+
+
+def test_a_storage_that_refuses_a_record_of_a_rewrite_is_named(
+    at: WriterContext, tmp_path: Path
+) -> None:
+    """A plain OSError would be no failure of the storage, and have no remedy."""
+    chain = Chain(written(Writing(), at), at, tmp_path / "job", visible=True)
+    (tmp_path / "job/rewritten").touch()
+    with pytest.raises(RecordNotStoredError, match=r"rewritten/out/3/.*cannot be written"):
+        list(write_again(chain))
+    with pytest.raises(RecordNotStoredError, match=r"rewritten/out/3/.*cannot be read"):
+        chain.is_closed(1)
+
+
+def test_a_spool_that_has_been_moved_is_looked_for_within_the_deadline(
+    at: WriterContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = written(Writing(), at)
+    moved = replace(at, spool_uri=(tmp_path / "moved/wal/out").as_uri())
+    (tmp_path / "job").rename(tmp_path / "moved")
+    looks: list[bool] = []
+    size = LocalDirectory.size
+
+    def look(files: LocalDirectory, path: str) -> int | None:
+        looks.append(Chain.patient)
+        return size(files, path)
+
+    monkeypatch.setattr(LocalDirectory, "size", look)
+    list(write_again(Chain(found, moved, tmp_path / "moved", visible=True)))
+    assert looks and all(looks), "a storage that hangs would hold the commit up for ever"

@@ -6,17 +6,16 @@ of state and event must raise and name the attempt and the state.
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
+from seamark.protocol.ports import EpochRecord
+from seamark.protocol.procedures import winner_of
 from seamark.protocol.states import (
     AttemptEvent,
     AttemptState,
     IllegalTransitionError,
     Seal,
     advance,
-    from_evidence,
 )
 
 LEGAL = """
@@ -62,33 +61,33 @@ def test_what_is_sealed_commit_is_never_aborted_and_what_is_aborted_never_moves(
     }
 
 
-# stored, decided, seal, confirmed -> state
+# stored, seal, committed -> whether the attempt is the epoch's
 @pytest.mark.parametrize(
-    ("stored", "decided", "seal", "confirmed", "state"),
+    ("stored", "seal", "committed", "wins"),
     [
-        (False, False, None, False, AttemptState.PENDING),
-        (False, True, None, False, AttemptState.PENDING),  # another generation's decision
-        (True, False, None, False, AttemptState.PREPARED),
-        (True, True, None, False, AttemptState.DECIDED),
-        (True, True, Seal.COMMIT, False, AttemptState.SEALED),
-        (True, False, Seal.COMMIT, False, AttemptState.SEALED),  # its decision was deleted
-        (True, True, Seal.COMMIT, True, AttemptState.COMMITTED),
-        (True, True, None, True, AttemptState.COMMITTED),
-        (False, False, Seal.ABORT, False, AttemptState.ABORTED),  # sealed before it was stored
-        (True, False, Seal.ABORT, False, AttemptState.ABORTED),
-        (True, True, Seal.ABORT, False, AttemptState.ABORTED),  # a void decision
+        (False, None, False, False),  # another generation's decision
+        (True, None, False, True),
+        (True, Seal.COMMIT, False, True),
+        (True, Seal.COMMIT, True, True),
+        (True, None, True, True),
+        (False, Seal.ABORT, False, False),  # sealed before it was stored
+        (True, Seal.ABORT, False, False),  # a void decision
     ],
 )
 def test_what_the_stored_records_prove(
-    stored: bool, decided: bool, seal: Seal | None, confirmed: bool, state: AttemptState
+    stored: bool, seal: Seal | None, committed: bool, wins: bool
 ) -> None:
-    found = from_evidence(stored=stored, decided=decided, seal=seal, confirmed=confirmed)
-    assert found is state
+    record = EpochRecord(
+        prepared=frozenset({3} if stored else ()),
+        seals={} if seal is None else {3: seal},
+        committed=3 if committed else None,
+    )
+    assert winner_of(record) == (3 if wins else None)
 
 
-def test_a_seal_decides_whatever_else_is_stored() -> None:
-    for stored, decided, confirmed in itertools.product([False, True], repeat=3):
-        facts = {"stored": stored, "decided": decided, "confirmed": confirmed}
-        assert from_evidence(seal=Seal.ABORT, **facts) is AttemptState.ABORTED
-        sealed = AttemptState.COMMITTED if confirmed else AttemptState.SEALED
-        assert from_evidence(seal=Seal.COMMIT, **facts) is sealed
+def test_the_newest_attempt_that_is_not_aborted_wins() -> None:
+    stored = frozenset({1, 2, 4})
+    assert winner_of(EpochRecord(stored)) == 4
+    assert winner_of(EpochRecord(stored, {4: Seal.ABORT})) == 2
+    assert winner_of(EpochRecord(stored, {4: Seal.ABORT}, committed=1)) == 1
+    assert winner_of(EpochRecord(stored, dict.fromkeys(stored, Seal.ABORT))) is None

@@ -164,13 +164,18 @@ class BrokerConnection:
     def open_writes(
         self, partitions: Collection[tuple[str, int]]
     ) -> dict[tuple[tuple[str, int], int], OpenWrite]:
-        """Return the open transactions in these partitions, by partition and producer id; none if
-        the credentials may not ask for producers. Raises UnreachableError."""
+        """Return the open transactions in these partitions, by partition and producer id, passing
+        over those of deleted topics; none if the credentials may not ask for producers. Raises
+        UnreachableError."""
         from kafka import TopicPartition
 
         wire = self.wire()
         asked = [TopicPartition(*partition) for partition in partitions]
-        told = self._bounded(lambda: _producers(wire, asked)) if asked else None
+
+        async def ask() -> Any:
+            return await _producers(wire, await wire.existing(asked))
+
+        told = self._bounded(ask) if asked else None
         return {
             ((at.topic, at.partition), one.producer_id): OpenWrite(
                 one.producer_epoch, one.coordinator_epoch, one.current_transaction_start_offset

@@ -80,6 +80,12 @@ class Wire:
         """Return offsets by partition, as readers of this isolation level see them."""
         return await self._admin._async_list_partition_offsets(dict(asked), isolation)
 
+    async def existing(self, partitions: Sequence[Any]) -> list[Any]:
+        """Return those of the partitions that the cluster has."""
+        told = await self._admin._get_cluster_metadata({at.topic for at in partitions})
+        there = {(t["name"], p["partition_index"]) for t in told["topics"] for p in t["partitions"]}
+        return [at for at in partitions if (at.topic, at.partition) in there]
+
     async def producers(self, partitions: Sequence[Any]) -> Any:
         """Return the producers that have written to each partition lately."""
         return await self._admin._async_describe_producers(list(partitions))

@@ -223,10 +223,14 @@ def table_findings(sink: "PostgresSink", name: str, facts: TableFacts) -> Findin
             remedy = f"GRANT {missing} ON {of} TO {facts.user}"
             yield Finding(FindingCode.SV003, name, found, remedy)
     if facts.bound:
-        found = "row policies bind this user: they refuse COPY, and staged rows after the decision"
+        found = (
+            "row policies bind this user: they refuse COPY, and staged rows after the decision, "
+            "and hide rows from deletes"
+        )
         remedy = f"ALTER ROLE {facts.user} BYPASSRLS, or take the table's owner"
         # Policies that let every row through refuse no staged one.
-        severity = Severity.ERROR if sink.mode == "prepared" else Severity.WARNING
+        severe = sink.mode == "prepared" or sink.op is not None
+        severity = Severity.ERROR if severe else Severity.WARNING
         yield Finding(FindingCode.SV005, name, found, remedy, severity)
     for of in facts.unlogged:
         found = f"{of} is UNLOGGED: the server empties it when it comes up after a crash"

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SLOWEST_MOVE_ROWS_PER_S = 5_000
+_UPSERT_TRIES = 5
+"""Another writer's row of a key may come between our DELETE and INSERT, which then is refused; the
+next try finds it."""
 
 
 class SqlCommitter(ConnectedCommitter["SqlSink"]):
@@ -46,13 +49,17 @@ class SqlCommitter(ConnectedCommitter["SqlSink"]):
         no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows.
         """
         more_s = sum(max(c.rows, 0) for c in committables) / _SLOWEST_MOVE_ROWS_PER_S
-        try:
-            fates = self._end(committables, self._commit_one, more_s)
-        except failures() as error:
-            if is_lasting(error):
-                said = self._database.said(error)
-                raise not_committed(self._name, committables[0].epoch, said) from error
-            raise
+        tries = _UPSERT_TRIES if any(c.keys for c in committables) else 1
+        for left in reversed(range(tries)):
+            try:
+                fates = self._end(committables, self._commit_one, more_s)
+                break
+            except failures() as error:
+                if not is_lasting(error):
+                    raise
+                if not left:
+                    said = self._database.said(error)
+                    raise not_committed(self._name, committables[0].epoch, said) from error
         if committables:
             failpoints.reached("ledger-committed")
         return [fate.of_commit for fate in fates]

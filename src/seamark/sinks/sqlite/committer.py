@@ -18,6 +18,7 @@ from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenF
 from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
+from seamark.model.schema import Column
 from seamark.sinks.internal.committers import StagingCommitter, not_committed
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
 from seamark.sinks.internal.staged_files import StagedFile, list_staged
@@ -58,8 +59,6 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
         try:
             with database.transaction(self._path) as cursor:
                 outcomes = [self._commit_one(cursor, one).of_commit for one in committables]
-                if CommitOutcome.COMMITTED in outcomes:
-                    self._require_fit(cursor, committables[0].epoch)
                 database.prune(cursor, committables)
         except sqlite3.Error as error:
             if database.may_pass(error):
@@ -120,7 +119,9 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
                 rows = pa.ipc.open_file(file).read_all()
                 if rows.num_rows != committable.rows:
                     raise pa.ArrowInvalid(f"{rows.num_rows} rows, {committable.rows} were staged")
-                merging.move(cursor, self._table, rows)
+                target = merging.target_of(rows, self._sink.target)
+                self._require_fit(cursor, target, rows.schema.names, committable.epoch)
+                merging.move(cursor, target, rows)
                 del rows
         except FileNotFoundError:
             if not self._root.is_dir():  # not mounted now
@@ -133,16 +134,24 @@ class SQLiteCommitter(StagingCommitter["SQLiteSink"]):
         database.record(cursor, committable, Fate.COMMITTED)
         return Fate.ENDED_NOW
 
-    def _require_fit(self, cursor: sqlite3.Cursor, epoch: int) -> None:
-        """Raise CommitFailedError if the table was altered since the start and may have altered
-        the rows just inserted."""
-        target = self._sink.target
+    def _require_fit(
+        self, cursor: sqlite3.Cursor, target: database.Target, names: Sequence[str], epoch: int
+    ) -> None:
+        """Raise CommitFailedError if the table is gone, or may alter the rows: it was altered since
+        the start. Without a preflight, as in a worker of ``format("seamark")``, the table is judged
+        each time."""
         facts = database.describe(cursor, target)
-        if self._facts in (None, facts):
+        if facts == self._facts:
             return
-        for why, remedy in database.misfits(target, self._context.schema, facts):
+        # Rows staged before the sink got another table had other types, perhaps.
+        schema = self._context.schema if target == self._sink.target else ()
+        if schema and all(column.type for column in schema) and not facts.columns:
+            # The start has made it.
+            raise self._refused(epoch, "the table does not exist any more; make it again")
+        types = {column.name: column.type for column in schema}
+        columns = tuple(Column(name, types.get(name, "")) for name in names)
+        for why, remedy in database.misfits(target, columns, facts):
             raise self._refused(epoch, f"{why}; {remedy}. It was altered while the job ran")
-        self._facts = facts
 
     def _refused(self, epoch: int, why: str) -> CommitFailedError:
         return not_committed(f"{self._name}, table {self._table}", epoch, why)

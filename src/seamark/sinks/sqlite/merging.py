@@ -40,13 +40,18 @@ def newest(batch: pa.RecordBatch, target: Target) -> Any:
     return rows[~deleted[rows]]
 
 
-def move(cursor: sqlite3.Cursor, table: str, rows: pa.Table) -> None:
-    """Apply staged rows, in their order, inside the caller's transaction. Creates a missing table.
-    `table` is that of rows that do not name theirs: an older release's."""
+def target_of(rows: pa.Table, sinks: Target) -> Target:
+    """Return where staged rows go; `sinks` is that of rows that do not tell: an older release's."""
     metadata = rows.schema.metadata or {}
-    table = metadata.get(_TABLE, table.encode()).decode()
+    table = metadata.get(_TABLE, sinks.table.encode()).decode()
     keys, op = metadata.get(_KEYS, b"").decode(), metadata.get(_OP, b"").decode() or None
-    by = keys.split(_SEPARATOR) if keys else []
+    return Target(sinks.path, table, tuple(keys.split(_SEPARATOR)) if keys else (), op)
+
+
+def move(cursor: sqlite3.Cursor, into: Target, rows: pa.Table) -> None:
+    """Apply staged rows, in their order, inside the caller's transaction. Creates a missing
+    table."""
+    table, by, op = into.table, into.keys, into.op
     target = f"main.{quoted(table)}"
     kinds = {field.name: _type(field.type) for field in rows.schema if field.name != op}
     create(cursor, table, kinds, by)
@@ -67,7 +72,7 @@ def create(
 
 
 def _merge(
-    cursor: sqlite3.Cursor, target: str, rows: pa.Table, keys: list[str], op: str | None
+    cursor: sqlite3.Cursor, target: str, rows: pa.Table, keys: Sequence[str], op: str | None
 ) -> None:
     by = ", ".join(map(quoted, keys))
     # In the stage columns have numbers: a user's `rowid` would hide SQLite's own.

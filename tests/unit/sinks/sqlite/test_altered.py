@@ -58,6 +58,24 @@ def test_staged_rows_wait_until_the_table_is_altered_back(
     committer.close()
 
 
+@pytest.mark.parametrize("create_table", [True, False])
+def test_no_table_is_made_under_a_running_job(tmp_path: Path, create_table: bool) -> None:
+    """One that was renamed, or is about to be made anew: rows would lie in a third one."""
+    path = tmp_path / "a.db"
+    execute(path, "CREATE TABLE t (id TEXT, big BIGINT)")
+    sink = SQLiteSink(path, table="t", create_table=create_table)
+    committer = sink.create_committer(SinkContext("job", "job", "out", 1, 5.0, SCHEMA))
+    committer.preflight()
+    rows = staged(sink)
+    execute(path, "ALTER TABLE t RENAME TO other")
+    with pytest.raises(CommitFailedError, match="does not exist any more; make it again"):
+        committer.commit(rows)
+    execute(path, "ALTER TABLE other RENAME TO t")
+    assert list(committer.commit(rows)) == [CommitOutcome.COMMITTED]
+    assert execute(path, "SELECT * FROM t") == [ROW]
+    committer.close()
+
+
 @pytest.mark.parametrize("keys", [(), ("id",)])
 def test_rows_staged_before_the_sink_got_another_table_go_into_theirs(
     tmp_path: Path, keys: tuple[str, ...]

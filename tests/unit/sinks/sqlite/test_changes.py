@@ -75,14 +75,14 @@ def test_a_start_makes_the_table_that_the_first_rows_would_make(tmp_path: Path) 
             rows = pa.RecordBatch.from_pylist([], pa.schema(fields))
             staged = pa.Table.from_batches([merging.described(rows, sink.target)])
             with database.transaction(sink.path) as cursor:
-                merging.move(cursor, "t", staged)
+                merging.move(cursor, sink.target, staged)
         made[name] = sql(sink, find)
     assert made["start"] == made["rows"]
 
 
 def test_rows_replace_without_op(tmp_path: Path) -> None:
     sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"])
-    sink.create_committer(SinkContext("job", "job", "out", 1, 5.0)).preflight()
+    sink.create_committer(SinkContext("job", "job", "out", 1, 5.0, SCHEMA[:2])).preflight()
     for epoch in (0, 1):
         writer = sink.create_writer(WriterContext("job", "out", 1, epoch, 0, 0, epoch - 1))
         for text in ("a", "b"):
