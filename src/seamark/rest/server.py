@@ -19,6 +19,7 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import ClassVar
@@ -114,8 +115,10 @@ class RestServer:
 
     def __init__(self, job: LiveJob, config: RestConfig) -> None:
         self._job = job
+        # What routes use: FastAPI's caches keep those of hundreds of jobs that have ended.
+        self._served: LiveJob = weakref.proxy(job)
         self._config = config
-        self._actions = Actions(job)
+        self._actions = Actions(self._served)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._ends = False
@@ -138,7 +141,7 @@ class RestServer:
         # Here, because FastAPI takes a sixth of a second for the pages. Meanwhile the job starts,
         # and clients that come too early wait in the listener's queue.
         connections = Connections(CONNECTIONS)
-        app = make_app(self._job, self._actions)
+        app = make_app(self._served, self._actions)
         guarded = Protection(app, self._config, connections, self._actions.allows)
         tls = {"ssl_certfile": self._config.certificate} if self._config.certificate else {}
         self._server = guarded_server(guarded, connections, keep_alive_s=5, **tls)

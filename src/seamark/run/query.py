@@ -560,7 +560,9 @@ class StreamRun(QueryRun):
     def _what_has_failed(self) -> str:
         """Say what becomes of the epoch that has failed in Spark's tasks, or of the job."""
         if self._task_error is None:
-            return f"job {self._name}: Spark's query has failed; a start goes on from its checkpoint"
+            return (
+                f"job {self._name}: Spark's query has failed; a start goes on from its checkpoint"
+            )
         epoch, mode = self.coordinator.failing_epoch, self._job.checkpoint.mode
         then = f"a start of the job goes on with epoch {epoch}"
         if mode is CheckpointMode.AT_MOST_ONCE:
@@ -634,9 +636,10 @@ class StreamRun(QueryRun):
 
 
 def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `method` as a function for Java to keep, which does not keep its object. Python keeps
-    a function for as long as Java does: with its run, and so the run's Java objects, neither side
-    would ever collect a query that has ended, and each restart would leave megabytes.
+    """Return `method` as a function that does not keep its object, for Java to keep.
+
+    Python keeps a function for as long as Java does: with its run, and so the run's Java objects,
+    neither side would ever collect a query that has ended, and each restart would leave megabytes.
     """
     reference = weakref.WeakMethod(method)
 

@@ -186,12 +186,14 @@ def test_the_queries_before_a_restart_are_collected(
     job.run()
     assert len(queries) == 3
 
-    def collected() -> bool:
+    def collected(count: int) -> bool:
         gc.collect()
         spark._jvm.java.lang.System.gc()
-        return not any(query.get() for query in queries[:2])
+        return not any(query.get() for query in queries[:count])
 
-    wait_until("the failed queries are collected", collected, 30)
+    wait_until("the failed queries are collected", lambda: collected(2), 30)
+    del job, rows
+    wait_until("the job's last query is collected", lambda: collected(3), 30)
 
 
 def test_one_failure_more_than_tolerable_fails_the_job_and_failure_rate_gives_up(
