@@ -38,6 +38,7 @@ def audit(
 
     if bool(of.app_path) == (location is not None):
         raise typer.BadParameter("give APP.PY, or --location DIR")
+    of.check(location, options_file, **{"--sink": sinks})
     asked: dict[str, Any] = {
         "epochs": epochs,
         "epoch_columns": epoch_columns or (),

@@ -65,8 +65,9 @@ class _Run(Submitted):
         "--allow-non-restored-state",
     )
     parallelism: int | None = text(
-        "N", "State partitions; default: the savepoint's.", "-p", "--parallelism", min=1
-    )
+        "N", "State partitions; default: the savepoint's.", "-p", "--parallelism",
+        min=1, max=2**31 - 1,
+    )  # fmt: skip
     claim_mode: ClaimMode | None = typer.Option(
         None,
         show_default=False,

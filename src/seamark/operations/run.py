@@ -169,6 +169,11 @@ class Program:
         elsewhere = self.runs_on_a_cluster and _ELSEWHERE.match(self.app)
         if not elsewhere:
             require_program(Path(self.app))
+        # A shell's unset variable: the job would begin anew instead.
+        if self.restore == "":
+            raise UserError("-s is ''; give the path of a savepoint or of a retained checkpoint")
+        if self.job == "":
+            raise UserError("--job is ''; give the name of a job")
         check_command_line(self.settings)
         said = {
             RUN_VARIABLE: "1",
