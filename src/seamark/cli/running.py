@@ -160,7 +160,7 @@ def _run_detached(program: "Program", log: Path | None, *, as_json: bool) -> Non
         return
     start = job.start
     echo(f"Job {start.name} has been started with JobID {start.job_id}: {job.state.value}")
-    say(f"driver  pid {start.pid}, {start.rest_url}")
+    say(f"driver  pid {start.pid}, {start.rest_url or 'no address'}")
     say(f"log     {start.log}")
     at = storage_option(job.storage)
     suggest(

@@ -64,11 +64,23 @@ def log_consumer(servers: str, topic: str, isolation: str = "read_committed") ->
 
 
 class _Reader(threading.Thread):
-    """A thread that reads until `close`."""
+    """A thread that reads until `close`. `error` has ended it before."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self._end = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Read until the end."""
+        try:
+            self.follow()
+        except Exception as error:  # told in the end: a run with fewer eyes is not good
+            self.error = error
+
+    def follow(self) -> None:
+        """Read until `close`."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Read no more."""
@@ -85,8 +97,8 @@ class TopicFollower(_Reader):
         self._consumer = log_consumer(servers, topic)
         self._take = take
 
-    def run(self) -> None:
-        """Read until the end."""
+    def follow(self) -> None:
+        """See `_Reader`."""
         while not self._end.is_set():
             messages = [m for m in self._consumer.consume(1000, 0.1) if m.error() is None]
             if messages:
@@ -155,8 +167,8 @@ class Poller(_Reader):
         super().__init__()
         self._read, self._pause_s, self._take = read, pause_s, take
 
-    def run(self) -> None:
-        """Read until the end."""
+    def follow(self) -> None:
+        """See `_Reader`."""
         pause_s = self._pause_s
         while not self._end.wait(pause_s):
             begun = time.monotonic()
@@ -185,6 +197,10 @@ class WatchedSink(ABC):
         """Read no more."""
         for reader in self._readers:
             reader.close()
+
+    def failed(self) -> list[Exception]:
+        """Return what has ended readers before `close`."""
+        return [reader.error for reader in self._readers if reader.error is not None]
 
 
 class WatchedTopic(WatchedSink):
