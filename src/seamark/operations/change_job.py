@@ -7,6 +7,7 @@ with a savepoint's bytes written so far and expected, else with 0 and None.
 import time
 from typing import Any
 
+from seamark.files.location import storage_uri
 from seamark.jobs.checkpoint_history import open_storage, read_history
 from seamark.jobs.registry import RegisteredJob, find_job
 from seamark.model.checkpoint_statistics import CheckpointStatistics
@@ -47,7 +48,7 @@ def take_savepoint(
     The savepoint lies below `directory`; None takes the directory of the job's settings. Raises
     OperationFailedError if the savepoint failed, or is not whole after `timeout_s`.
     """
-    body = {"target-directory": directory, "formatType": type_.upper()}
+    body = {"target-directory": _from_here(directory), "formatType": type_.upper()}
     done = running.perform("savepoint", "/savepoints", body=body, timeout_s=timeout_s, tick=tick)
     return running.part(done, "location", str)
 
@@ -70,10 +71,10 @@ def end_with_savepoint(
     """
     body: dict[str, Any] = {"formatType": type_.upper()}
     if cancels:
-        body |= {"target-directory": directory or None, "cancel-job": True}
+        body |= {"target-directory": _from_here(directory or None), "cancel-job": True}
         done = running.perform("cancel", "/savepoints", body, timeout_s=timeout_s, tick=tick)
     else:
-        body |= {"targetDirectory": directory or None, "drain": drain}
+        body |= {"targetDirectory": _from_here(directory or None), "drain": drain}
         done = running.perform(
             "stop", "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick
         )
@@ -85,6 +86,11 @@ def end_with_savepoint(
     except (OperationFailedError, DriverUnreachableError) as error:
         raise type(error)(f"the savepoint is whole ({path}), but {error}") from None
     return path
+
+
+def _from_here(directory: str | None) -> str | None:
+    """Return a path of the command line as a URI: the driver has a working directory of its own."""
+    return None if directory is None else storage_uri(directory, "the savepoint's directory")
 
 
 def has_savepoint_dir(job: RegisteredJob) -> bool:

@@ -207,7 +207,7 @@ def parse_topics(given: Sequence[str]) -> dict[str, str]:
 def parse_moment(text: str) -> int:
     """Return a moment in milliseconds since 1970. `text` is this number, or ISO 8601 with its time
     zone. Raises UserError."""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) < 19:
         return int(text)
     moment = moment_of(text)
     if moment is None or moment.utcoffset() is None:
@@ -215,7 +215,7 @@ def parse_moment(text: str) -> int:
             f"--to-timestamp is {text!r}; give a moment with its time zone, as "
             "2026-01-31T08:00:00Z, or milliseconds since 1970"
         )
-    return round(moment.timestamp() * 1000)
+    return max(round(moment.timestamp() * 1000), 0)  # to Kafka -1 is the end of a log
 
 
 def read_options(path: Path | None, option: str = "--command-config") -> dict[str, str]:
