@@ -38,9 +38,12 @@ _ROW_COUNTER = "$rowCounter"
 _TIMERS, _TIMER_INDEX = "_keyToTimestamp", "_timestampToKey"
 
 
+_schema = StructType.fromJson
+
+
 def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
     """Return why rows cannot be given for this part of an operator's state, "" if they can."""
-    if operator.name.startswith(_ALONE):
+    if operator.name.startswith((*_ALONE, _SESSION)):
         return ""
     if operator.name.startswith(_JOIN):
         if store.name.endswith(ROWS_OF_JOIN):
@@ -49,8 +52,6 @@ def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
             side = store.name.removesuffix(_COUNTS_OF_JOIN)
             return f"it follows from the rows; give those, store={side + ROWS_OF_JOIN!r}"
         return "this state format of joins is not known here"
-    if operator.name.startswith(_SESSION):
-        return ""
     if not operator.name.startswith(_TRANSFORM):
         return "this type of operator is not known here"
     if family.kind == "index" or family.name.endswith(_TIMER_INDEX):
@@ -205,10 +206,6 @@ _INDEXES: Mapping[str, Callable[[ColumnFamily, ColumnFamily, DataFrame], DataFra
     "$min": _least_index,
     "$ttl": _ttl_index,
 }
-
-
-def _schema(json: Any) -> StructType:
-    return StructType.fromJson(json)
 
 
 def _struct(json: Any, parts: list[Column], name: str) -> Column:

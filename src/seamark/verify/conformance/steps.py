@@ -163,6 +163,17 @@ def write(
     return writer, list(writer.prepare_commit())
 
 
+def three(
+    under: SinkUnderTest, numbers: Sequence[int] = range(30), generation: int = 1, epoch: int = 0
+) -> list[Any]:
+    """Write a third of the numbers in each of three transactions; return their committables."""
+    third = len(numbers) // 3
+    return [
+        write(under, attempt(generation, epoch, p), numbers[third * p : third * (p + 1)])[1][0]
+        for p in range(3)
+    ]
+
+
 def committer(under: HasSink, context: SinkContext) -> Committer[Any]:
     """Return a committer after its preflight."""
     made = under.sink.create_committer(context)
