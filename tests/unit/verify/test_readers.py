@@ -13,9 +13,18 @@ import numpy as np
 
 from seamark.verify.outcome import Outcome
 from seamark.verify.readers import WatchedTable
+from seamark.verify.history import UNKNOWN
 from seamark.verify.trial import ROWS, Trial, Workload
+from seamark.verify.workloads import numbered_by
 
 NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+def test_a_value_without_a_number_is_a_phantom_and_ends_no_reader() -> None:
+    number = numbered_by("id")
+    for value in (b'{"id": 1e999}', b"Infinity", b"NaN", b"[]", b"\xff", b"", b'{"n": 1}'):
+        assert number(b"", value) == (UNKNOWN, 1)
+    assert number(b"", b'{"id": 7}') == (7, 1)
 
 
 def test_a_run_whose_reader_has_failed_is_not_good(tmp_path: Path) -> None:
