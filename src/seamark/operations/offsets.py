@@ -15,7 +15,7 @@ from seamark.checkpoint.spark_files import is_kafka
 from seamark.files.location import storage_uri
 from seamark.jobs.checkpoint_history import exists, open_storage, open_store
 from seamark.jobs.listing import directory_of
-from seamark.model.errors import SavepointError, UserError
+from seamark.model.errors import UserError
 from seamark.operations.storage import readable, storage_of
 from seamark.savepoints.claims import open_savepoint
 from seamark.savepoints.edit.offsets import (
@@ -162,14 +162,9 @@ def preview(
 
 
 def write(savepoint: SavepointRecord, shown: Preview, target: str | None) -> SavepointRecord:
-    """Write the previewed copy into the new directory `target`, by default one beside the
-    savepoint; return it. Raises SavepointError if the preview has problems, or `target` is not
-    empty; DamagedCheckpointError if the savepoint is damaged."""
-    if shown.problems:
-        raise SavepointError(
-            f"savepoint {savepoint.uri}: these are no offsets to go on from: "
-            + "; ".join(shown.problems)
-        )
+    """Write the previewed copy, without problems, into the new directory `target`, by default one
+    beside the savepoint; return it. Raises SavepointError if `target` is not empty,
+    DamagedCheckpointError if the savepoint is damaged."""
     target = target or _beside(savepoint.uri, savepoint.job_id)
     source, files = open_storage(savepoint.uri), open_storage(storage_uri(target, "--to"))
     offsets = {
