@@ -29,11 +29,8 @@ job fails. After None: no more."""
 
 @dataclass(frozen=True, kw_only=True)
 class RestartStrategy(ABC):
-    """The reaction to a failure.
-
-    Make one with `fixed_delay`, `exponential_delay`, `failure_rate` or `none`; defaults are
-    Flink's. Each raises ConfigurationError for a bad value.
-    """
+    """The reaction to a failure. Make one with `fixed_delay`, `exponential_delay`, `failure_rate`
+    or `none`; defaults are Flink's. Each raises ConfigurationError for a bad value."""
 
     type: ClassVar[str]
     none: ClassVar[builtins.type[NoRestart]]
@@ -129,10 +126,8 @@ class ExponentialDelay(RestartStrategy):
         return self.max_backoff_s
 
     def backoff(self, jitter: Callable[[], float] | None = None) -> Backoff:
-        """Return decisions beginning with `initial_backoff`.
-
-        `jitter` gives numbers from -1 to 1; only tests pass their own.
-        """
+        """Return decisions beginning with `initial_backoff`. `jitter` gives numbers from -1 to 1;
+        only tests pass their own."""
         vary = jitter or (lambda: random.uniform(-1, 1))
         attempts, backoff_s, restarted_s = 0, self.initial_backoff_s, math.inf
 

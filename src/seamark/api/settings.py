@@ -88,11 +88,9 @@ KEYS = sorted(
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting's value and its origin.
-
-    The origin is ``"default"``, ``"program"``, the path of the settings file, or ``"command
-    line"``; of the usual storage SEAMARK_STORAGE or this user's ``~/.seamark``.
-    """
+    """A setting's value and its origin. The origin is ``"default"``, ``"program"``, the path of the
+    settings file, or ``"command line"``; of the usual storage SEAMARK_STORAGE or this user's
+    ``~/.seamark``."""
 
     value: Any
     origin: str
@@ -110,11 +108,9 @@ class Settings(dict[str, Setting]):
 def resolve(
     job: str, program: object, rest: object = None
 ) -> tuple[CheckpointConfig, Settings, RestConfig]:
-    """Return the settings of the job named `job` ("" for none), each with its origin.
-
-    `program` and `rest` are the program's CheckpointConfig and RestConfig; None is the default.
-    Reads the environment and the settings file. Raises ConfigurationError with the value's origin.
-    """
+    """Return the settings of the job named `job` ("" for none), each with its origin. `program` and
+    `rest` are the program's CheckpointConfig and RestConfig; None is the default. Reads the
+    environment and the settings file. Raises ConfigurationError with the value's origin."""
     if not isinstance(program, CheckpointConfig):
         raise ConfigurationError(
             f"Job {job!r}: checkpoint is {program!r}; give sm.CheckpointConfig(storage=…)"

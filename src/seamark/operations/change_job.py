@@ -43,11 +43,9 @@ def take_checkpoint(running: DriverClient, timeout_s: float, tick: Tick) -> dict
 def take_savepoint(
     running: DriverClient, directory: str | None, timeout_s: float, tick: Tick, type_: str
 ) -> str:
-    """Let the job write a savepoint of type ``canonical`` or ``native``; return its path.
-
-    The savepoint lies below `directory`; None takes the directory of the job's settings. Raises
-    OperationFailedError if the savepoint failed, or is not whole after `timeout_s`.
-    """
+    """Let the job write a savepoint of type ``canonical`` or ``native``; return its path. The
+    savepoint lies below `directory`; None takes the directory of the job's settings. Raises
+    OperationFailedError if the savepoint failed, or is not whole after `timeout_s`."""
     body = {"target-directory": _from_here(directory), "formatType": type_.upper()}
     done = running.perform("savepoint", "/savepoints", body=body, timeout_s=timeout_s, tick=tick)
     return running.part(done, "location", str)
@@ -63,12 +61,10 @@ def end_with_savepoint(
     drain: bool = False,
     cancels: bool = False,
 ) -> str:
-    """End the job with a savepoint; return the savepoint's path when the job has ended.
-
-    The parameters are those of `take_savepoint`; `drain` drains the job first, `cancels` leaves it
+    """End the job with a savepoint; return the savepoint's path when the job has ended. The
+    parameters are those of `take_savepoint`; `drain` drains the job first, `cancels` leaves it
     CANCELED, instead of FINISHED. Raises OperationFailedError if the savepoint or the end failed:
-    without the savepoint the job goes on.
-    """
+    without the savepoint the job goes on."""
     body: dict[str, Any] = {"formatType": type_.upper()}
     if cancels:
         body |= {"target-directory": _from_here(directory or None), "cancel-job": True}
@@ -104,11 +100,8 @@ def has_savepoint_dir(job: RegisteredJob) -> bool:
 
 def stop(running: DriverClient, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
     """End the job after its current epoch, without a savepoint; return the last completed
-    checkpoint, or None.
-
-    Returns when every decided epoch is committed. Raises OperationFailedError if the job failed
-    instead, or has not ended after `timeout_s`.
-    """
+    checkpoint, or None. Returns when every decided epoch is committed. Raises OperationFailedError
+    if the job failed instead, or has not ended after `timeout_s`."""
 
     def ended() -> RegisteredJob | None:
         return _await_end(running, tick)
@@ -120,11 +113,9 @@ def stop(running: DriverClient, timeout_s: float, tick: Tick) -> CheckpointStati
 
 
 def cancel(running: DriverClient, timeout_s: float, tick: Tick) -> bool:
-    """End the job at once, aborting the epoch under way; return whether checkpoints remain.
-
-    They are gone with DELETE_ON_CANCELLATION. Returns when all is settled. Raises
-    OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
-    """
+    """End the job at once, aborting the epoch under way; return whether checkpoints remain. They
+    are gone with DELETE_ON_CANCELLATION. Returns when all is settled. Raises OperationFailedError
+    if the job failed instead, or has not ended after `timeout_s`."""
     running.change("PATCH", "?mode=cancel")
     deadline = time.monotonic() + timeout_s
     while _lives(running):

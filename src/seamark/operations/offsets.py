@@ -112,10 +112,8 @@ def _directory(job: str, storage: str | None) -> str:
 
 
 def savepoint_of_newest(job: str, storage: str | None, beside: str) -> SavepointRecord:
-    """Write a savepoint of the newest checkpoint of a job without a driver; return it.
-
-    It is a new directory beside the path `beside`. Starts a Spark session. Raises SavepointError.
-    """
+    """Write a savepoint of the newest checkpoint of a job without a driver; return it. It is a new
+    directory beside the path `beside`. Starts a Spark session. Raises SavepointError."""
     directory = _directory(job, storage)
     target = _beside(storage_uri(beside, "--to"), job)
     return savepoint_of_checkpoint(spark_session("seamark"), directory, target)

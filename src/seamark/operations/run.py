@@ -56,10 +56,8 @@ def submit_command(
     options: SparkOptions, app: str, arguments: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command to submit the program, and the variables to add to its environment.
-
     `variables` are meant for the program's environment. Raises UserError if they cannot reach a
-    driver of this deploy mode, MissingDependencyError without a spark-submit.
-    """
+    driver of this deploy mode, MissingDependencyError without a spark-submit."""
     settings = _options(options)
     if deploy_mode(options) != "cluster":
         environment = dict(variables)

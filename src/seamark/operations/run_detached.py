@@ -155,11 +155,8 @@ def _ended(what: str, code: int, log: Path) -> ProgramEndedError:
 def plan_of(program: Program) -> dict[str, Any]:
     """Return the plan as `RestorePlan.to_json` gives it. The program is executed up to its
     `job.run()`, writes the plan into a file named by this process, and ends. Its output goes to
-    stderr.
-
-    Raises UserError as `Program.command` does, and for a driver on another machine;
-    ProgramEndedError if the program ends without a plan, with its own words on stderr.
-    """
+    stderr. Raises UserError as `Program.command` does, and for a driver on another machine;
+    ProgramEndedError if the program ends without a plan, with its own words on stderr."""
     if program.runs_on_a_cluster:
         raise UserError(
             "--plan needs the driver on this machine, and --deploy-mode cluster puts it elsewhere: "

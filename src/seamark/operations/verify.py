@@ -54,11 +54,9 @@ class Verification:
 
 def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Path]:
     """Run it; return what was found, and the directory of the drivers' logs and checkpoints, which
-    is kept where something was found.
-
-    `say` gets lines of progress. Raises ConfigurationError for a wrong fault, workload or length,
-    MissingDependencyError without a package or server that it needs, before anything is started.
-    """
+    is kept where something was found. `say` gets lines of progress. Raises ConfigurationError for a
+    wrong fault, workload or length, MissingDependencyError without a package or server that it
+    needs, before anything is started."""
     if not asked.minutes > 0:
         raise ConfigurationError(f"--minutes is {asked.minutes:g}; give more than 0")
     if asked.brokers not in (1, 3):

@@ -27,11 +27,9 @@ def _commits(data: bytes) -> bool:
 
 
 class CuttingProxy:
-    """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server.
-
-    When told to, it cuts one connection, the first to get there; it passes on new ones. `target`
-    may be set later, before the first connection.
-    """
+    """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server. When
+    told to, it cuts one connection, the first to get there; it passes on new ones. `target` may be
+    set later, before the first connection."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.target = (host, port)

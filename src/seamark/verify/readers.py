@@ -115,11 +115,9 @@ def read_log(
     to_the_end: bool = True,
 ) -> None:
     """Call `take` with each message of a topic up to its end, as a new read_committed reader sees
-    them; or, without `to_the_end`, up to the first open transaction of each partition.
-
-    Raises AssertionError if an open transaction still hides the end at the timeout, or the broker
-    has not answered by then.
-    """
+    them; or, without `to_the_end`, up to the first open transaction of each partition. Raises
+    AssertionError if an open transaction still hides the end at the timeout, or the broker has not
+    answered by then."""
     from confluent_kafka import KafkaError
 
     consumer = log_consumer(servers, topic)

@@ -247,9 +247,8 @@ def in_child(
     failpoint: str = "",
 ) -> tuple[int, Any]:
     """Run `../child.py` on the pickled sink; return its exit status and the objects it wrote.
-
-    `die`: it kills itself after it has done and reported its work. At `failpoint` it dies earlier.
-    """
+    `die`: it kills itself after it has done and reported its work. At `failpoint` it dies
+    earlier."""
     done = subprocess.run(
         [sys.executable, "-m", "seamark.verify.child", action],
         input=pickle.dumps((sink, die, context, data)),
