@@ -310,17 +310,15 @@ class WatchedTable(WatchedSink):
         return Read(self.name, reader, begun_s, time.time(), numbers, atomic=True, times=times)
 
 
-def postgres_query(
-    url: str, table: str, number: str, times: str = "1"
-) -> Callable[[], tuple[Numbers, Numbers]]:
-    """Return a query of a table; `number` and `times` are SQL. A table that is missing is empty."""
+def postgres_query(url: str, table: str, number: str) -> Callable[[], tuple[Numbers, Numbers]]:
+    """Return a query of a table of rows; `number` is SQL. A table that is missing is empty."""
 
     def query() -> tuple[Numbers, Numbers]:
         import psycopg
 
         # Rows without a number are phantoms.
         sql = (
-            f"COPY (SELECT coalesce(({number})::bigint, -1), ({times})::bigint FROM {table}) "
+            f"COPY (SELECT coalesce(({number})::bigint, -1), 1::bigint FROM {table}) "
             "TO STDOUT (FORMAT binary)"
         )
         try:
@@ -343,7 +341,7 @@ def postgres_query(
 def sqlite_query(
     database: Path, table: str, number: str, times: str = "1"
 ) -> Callable[[], tuple[Numbers, Numbers]]:
-    """As `postgres_query`, of an SQLite database."""
+    """As `postgres_query`, of an SQLite database; `times` is SQL too."""
 
     def query() -> tuple[Numbers, Numbers]:
         if not database.exists():
