@@ -26,9 +26,7 @@ class Listener:
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 listener.seen.append((self.command, self.path, self.headers["Authorization"]))
-                listener.bodies.append(
-                    self.rfile.read(int(self.headers["Content-Length"] or 0))
-                )
+                listener.bodies.append(self.rfile.read(int(self.headers["Content-Length"] or 0)))
                 page = listener.pages.get(f"{self.command} {self.path}", {})
                 body = page if isinstance(page, bytes) else json.dumps(page).encode()
                 self.send_response(page if isinstance(page, HTTPStatus) else 200)

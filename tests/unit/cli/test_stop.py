@@ -90,7 +90,9 @@ def test_a_stop_takes_a_savepoint_if_it_is_told_where_or_the_jobs_settings_are(
     assert ended.exit_code == 3, "no end is recorded"
 
 
-@pytest.mark.parametrize("verb", ["savepoint clicks sp", "stop clicks -p sp", "cancel clicks -s sp"])
+@pytest.mark.parametrize(
+    "verb", ["savepoint clicks sp", "stop clicks -p sp", "cancel clicks -s sp"]
+)
 def test_a_savepoints_directory_is_relative_to_where_it_was_typed(
     tmp_path: Path, driver: Listener, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

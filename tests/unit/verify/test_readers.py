@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from seamark.verify.history import UNKNOWN
 from seamark.verify.outcome import Outcome
 from seamark.verify.readers import WatchedTable
-from seamark.verify.history import UNKNOWN
 from seamark.verify.trial import ROWS, Trial, Workload
 from seamark.verify.workloads import numbered_by
 
