@@ -288,11 +288,9 @@ _BESIDE = re.compile(r"\.(?P<name>.+)\.(crc|[0-9a-f]{16}\.tmp)")
 
 def remove_savepoint(files: Directory, listed: Collection[str] = ()) -> list[str]:
     """Delete the savepoint in `files`; `listed` are the files in its record, if it has one. Return
-    the other files of its directory; if there are any, the directory stays.
-
-    After a kill -9 it can be called again: ``savepoint.json`` goes first, so that the rest is an
-    incomplete savepoint, and ``taking.json``, which describes it, goes last. Raises OSError.
-    """
+    the other files of its directory; if there are any, the directory stays. After a kill -9 it can
+    be called again: ``savepoint.json`` goes first, so that the rest is an incomplete savepoint, and
+    ``taking.json``, which describes it, goes last. Raises OSError."""
     present = files.tree()
     own = [path for path in present if _is_own(path, listed)]
     first = [path for path in own if path == SAVEPOINT]

@@ -71,11 +71,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class NewOperator:
-    """A stateful operator of the new job without state in the savepoint: it begins empty.
-
-    Spark still needs its state at the savepoint's epoch, with the metadata `planned` for the
-    operator under its number `index`.
-    """
+    """A stateful operator of the new job without state in the savepoint: it begins empty. Spark
+    still needs its state at the savepoint's epoch, with the metadata `planned` for the operator
+    under its number `index`."""
 
     index: int
     planned: PlannedState

@@ -64,10 +64,8 @@ def with_dependents(
     at: str, operator: Operator, store: Store, family: ColumnFamily, state: DataFrame
 ) -> Frames:
     """Return all frames to be written if this family's rows are to be `state`, in the family's
-    columns. They include `state` itself, in Spark's own form.
-
-    Raises SavepointError, with the savepoint's name `at`, if `state` contradicts itself.
-    """
+    columns. They include `state` itself, in Spark's own form. Raises SavepointError, with the
+    savepoint's name `at`, if `state` contradicts itself."""
     if operator.name.startswith(_SESSION):
         _require_sessions(f"savepoint {at}: operator {operator.uid!r}", family, state)
     state = _normalised(operator, family, state)

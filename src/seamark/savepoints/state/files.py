@@ -63,10 +63,8 @@ def copy_state(
     aside: bool,
 ) -> dict[str, tuple[int, int]]:
     """Copy the `needed` files of the state (`state_files`) from a Spark checkpoint location into
-    the savepoint `files`; return bytes and CRC-32 of each. `aside`: as in `read_files`.
-
-    Raises DamagedCheckpointError with the name of each missing or damaged file.
-    """
+    the savepoint `files`; return bytes and CRC-32 of each. `aside`: as in `read_files`. Raises
+    DamagedCheckpointError with the name of each missing or damaged file."""
     copied = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
     problems = problems_of(source.uri, copied)
     if problems:

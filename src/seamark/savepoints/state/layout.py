@@ -147,10 +147,8 @@ class StoreState:
 
 class StateLayout:
     """Describes stores. Reads their schemas at `described`; their rows lie at `location`. Both are
-    Spark checkpoint locations, or `described` is a savepoint's ``spark`` directory.
-
-    `settings` come from the offset log; `format_version` is Spark's checkpoint format.
-    """
+    Spark checkpoint locations, or `described` is a savepoint's ``spark`` directory. `settings` come
+    from the offset log; `format_version` is Spark's checkpoint format."""
 
     def __init__(
         self,
