@@ -45,7 +45,6 @@ DROP_STATE_VARIABLE = "SEAMARK_ALLOW_NON_RESTORED_STATE"
 """Environment: set by ``seamark run -n``."""
 PARALLELISM_VARIABLE = "SEAMARK_PARALLELISM"
 """Environment: the number of ``seamark run -p``."""
-
 CLAIM_MODE_VARIABLE = "SEAMARK_CLAIM_MODE"
 """Environment: the mode given by ``seamark run --claim-mode``."""
 JOB_VARIABLE = "SEAMARK_JOB"

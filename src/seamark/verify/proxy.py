@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from typing import Literal
 
 Side = Literal["request", "reply"]
-
-
 _END_TRANSACTION = (26).to_bytes(2, "big")
 """Kafka's number of the request that commits or aborts a transaction."""
 
