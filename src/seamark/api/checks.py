@@ -21,10 +21,8 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
 def whole_number(value: Any, setting: str, *, least: int, other: str = "") -> int:
-    """Return `value` if it is an integer (not a bool) of at least `least`.
-
-    `other` names the setting's other allowed values, for the message.
-    """
+    """Return `value` if it is an integer (not a bool) of at least `least`. `other` names the
+    setting's other allowed values, for the message."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     alternative = f", or {other}" if other else ""
@@ -52,11 +50,9 @@ def number(
 
 
 def whole_bytes(value: Size, setting: str, *, least: int = 0) -> int:
-    """Return `value` in bytes. As in Spark and Flink, ``1kb`` has 1,024.
-
-    `setting` is the name for the error, e.g. ``CheckpointConfig: max_in_flight_bytes``. Raises
-    ConfigurationError for anything but a size of at least `least` bytes.
-    """
+    """Return `value` in bytes. As in Spark and Flink, ``1kb`` has 1,024. `setting` is the name for
+    the error, e.g. ``CheckpointConfig: max_in_flight_bytes``. Raises ConfigurationError for
+    anything but a size of at least `least` bytes."""
     size = None
     if isinstance(value, int) and not isinstance(value, bool):
         size = value

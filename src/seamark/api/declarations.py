@@ -22,10 +22,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True)
 class DeclaredSource:
-    """One source of a job.
-
-    `bounded` tells whether it ends by itself; `source` is None for a plain stream of Spark's.
-    """
+    """One source of a job. `bounded` tells whether it ends by itself; `source` is None for a plain
+    stream of Spark's."""
 
     uid: str
     description: str
@@ -68,11 +66,8 @@ class DeclaredSink:
 
 @dataclass
 class JobDeclaration:
-    """The declaration of one job, by uid.
-
-    `operators` are the DataFrames of the stateful operators named by the user. Raises
-    ConfigurationError at the first wrong value.
-    """
+    """The declaration of one job, by uid. `operators` are the DataFrames of the stateful operators
+    named by the user. Raises ConfigurationError at the first wrong value."""
 
     name: str
     checkpoint: CheckpointConfig

@@ -8,6 +8,7 @@ from the last decided epoch.
 from __future__ import annotations
 
 import builtins
+import math
 import random
 from abc import ABC, abstractmethod
 from collections import deque
@@ -28,11 +29,8 @@ job fails. After None: no more."""
 
 @dataclass(frozen=True, kw_only=True)
 class RestartStrategy(ABC):
-    """The reaction to a failure.
-
-    Make one with `fixed_delay`, `exponential_delay`, `failure_rate` or `none`; defaults are
-    Flink's. Each raises ConfigurationError for a bad value.
-    """
+    """The reaction to a failure. Make one with `fixed_delay`, `exponential_delay`, `failure_rate`
+    or `none`; defaults are Flink's. Each raises ConfigurationError for a bad value."""
 
     type: ClassVar[str]
     none: ClassVar[builtins.type[NoRestart]]
@@ -128,37 +126,25 @@ class ExponentialDelay(RestartStrategy):
         return self.max_backoff_s
 
     def backoff(self, jitter: Callable[[], float] | None = None) -> Backoff:
-        """Return decisions beginning with `initial_backoff`.
+        """Return decisions beginning with `initial_backoff`. `jitter` gives numbers from -1 to 1;
+        only tests pass their own."""
+        vary = jitter or (lambda: random.uniform(-1, 1))
+        attempts, backoff_s, restarted_s = 0, self.initial_backoff_s, math.inf
 
-        `jitter` gives numbers from -1 to 1; only tests pass their own.
-        """
-        return _ExponentialBackoff(self, jitter or (lambda: random.uniform(-1, 1)))
+        def after_failure(now_s: float) -> float | None:
+            nonlocal attempts, backoff_s, restarted_s
+            if now_s - restarted_s >= self.reset_backoff_threshold_s:
+                attempts, backoff_s = 0, self.initial_backoff_s
+            if self.attempts is not None and attempts >= self.attempts:
+                return None
+            varied_s = backoff_s * (1 + self.jitter_factor * vary())
+            delay_s = min(max(varied_s, self.initial_backoff_s), self.max_backoff_s)
+            attempts += 1
+            backoff_s = min(backoff_s * self.backoff_multiplier, self.max_backoff_s)
+            restarted_s = now_s + delay_s
+            return delay_s
 
-
-class _ExponentialBackoff:
-    def __init__(self, strategy: ExponentialDelay, jitter: Callable[[], float]) -> None:
-        self._strategy = strategy
-        self._jitter = jitter
-        self._attempts = 0
-        self._backoff_s = strategy.initial_backoff_s
-        self._restarted_s: float | None = None
-
-    def __call__(self, now_s: float) -> float | None:
-        strategy = self._strategy
-        if (
-            self._restarted_s is not None
-            and now_s - self._restarted_s >= strategy.reset_backoff_threshold_s
-        ):
-            self._attempts = 0
-            self._backoff_s = strategy.initial_backoff_s
-        if strategy.attempts is not None and self._attempts >= strategy.attempts:
-            return None
-        varied_s = self._backoff_s * (1 + strategy.jitter_factor * self._jitter())
-        delay_s = min(max(varied_s, strategy.initial_backoff_s), strategy.max_backoff_s)
-        self._attempts += 1
-        self._backoff_s = min(self._backoff_s * strategy.backoff_multiplier, strategy.max_backoff_s)
-        self._restarted_s = now_s + delay_s
-        return delay_s
+        return after_failure
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

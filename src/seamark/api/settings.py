@@ -45,7 +45,6 @@ DROP_STATE_VARIABLE = "SEAMARK_ALLOW_NON_RESTORED_STATE"
 """Environment: set by ``seamark run -n``."""
 PARALLELISM_VARIABLE = "SEAMARK_PARALLELISM"
 """Environment: the number of ``seamark run -p``."""
-
 CLAIM_MODE_VARIABLE = "SEAMARK_CLAIM_MODE"
 """Environment: the mode given by ``seamark run --claim-mode``."""
 JOB_VARIABLE = "SEAMARK_JOB"
@@ -88,11 +87,9 @@ KEYS = sorted(
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting's value and its origin.
-
-    The origin is ``"default"``, ``"program"``, the path of the settings file, or ``"command
-    line"``; of the usual storage SEAMARK_STORAGE or this user's ``~/.seamark``.
-    """
+    """A setting's value and its origin. The origin is ``"default"``, ``"program"``, the path of the
+    settings file, or ``"command line"``; of the usual storage SEAMARK_STORAGE or this user's
+    ``~/.seamark``."""
 
     value: Any
     origin: str
@@ -110,11 +107,9 @@ class Settings(dict[str, Setting]):
 def resolve(
     job: str, program: object, rest: object = None
 ) -> tuple[CheckpointConfig, Settings, RestConfig]:
-    """Return the settings of the job named `job` ("" for none), each with its origin.
-
-    `program` and `rest` are the program's CheckpointConfig and RestConfig; None is the default.
-    Reads the environment and the settings file. Raises ConfigurationError with the value's origin.
-    """
+    """Return the settings of the job named `job` ("" for none), each with its origin. `program` and
+    `rest` are the program's CheckpointConfig and RestConfig; None is the default. Reads the
+    environment and the settings file. Raises ConfigurationError with the value's origin."""
     if not isinstance(program, CheckpointConfig):
         raise ConfigurationError(
             f"Job {job!r}: checkpoint is {program!r}; give sm.CheckpointConfig(storage=…)"

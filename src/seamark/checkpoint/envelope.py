@@ -40,7 +40,7 @@ def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
     """Return a record's body. Raises CorruptRecordError naming `path` and the fault."""
     try:
         record = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         state = "empty" if not data.strip() else "not JSON: truncated or overwritten"
         raise CorruptRecordError(f"{path}: the record is {state}") from None
     if not isinstance(record, dict) or record.get("format") != f"seamark/{kind}":

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from seamark.cli import options
-from seamark.cli.exits import BROKEN
+from seamark.cli.exits import BROKEN, NOT_DONE
 from seamark.cli.options import flag, text
 from seamark.cli.terminal import say, waiting
 from seamark.cli.transactions import ProgramOrPlace
@@ -32,12 +32,13 @@ def audit(
     """Read a program's targets back, and name rows that are missing, doubled, changed or foreign.
 
     Compares them with the job's ledger; with --location that of a query of format("seamark") with
-    the query's log. Exit code 1 if something is wrong.
+    the query's log. Exit code 1 if something is wrong, 4 if no sink could be compared.
     """
     from seamark.operations.audit import audit as audit_program
 
     if bool(of.app_path) == (location is not None):
         raise typer.BadParameter("give APP.PY, or --location DIR")
+    of.check(location, options_file, **{"--sink": sinks})
     asked: dict[str, Any] = {
         "epochs": epochs,
         "epoch_columns": epoch_columns or (),
@@ -56,6 +57,12 @@ def audit(
         _show(report)
     if report["findings"]:
         raise typer.Exit(BROKEN)
+    if not _compared(report):
+        raise typer.Exit(NOT_DONE)
+
+
+def _compared(report: dict[str, Any]) -> bool:
+    return any(sink["compared"] != "not compared" for sink in report["sinks"])
 
 
 def _show(report: dict[str, Any]) -> None:
@@ -72,5 +79,7 @@ def _show(report: dict[str, Any]) -> None:
             echo(f"  {finding['text']}")
         for note in sink["notes"]:
             echo(f"  note: {note}")
-    if not report["findings"]:
+    if not _compared(report):
+        say("No sink was compared.")
+    elif not report["findings"]:
         say("Nothing is wrong as far as it was compared.")

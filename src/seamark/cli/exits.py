@@ -1,5 +1,6 @@
 """How a command ends: the exit codes, and the one place to turn an error into a paragraph."""
 
+import errno
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,8 +38,9 @@ class Commands(TyperGroup):
 
 @contextmanager
 def errors_as_paragraphs() -> Iterator[None]:
-    """Let every SeamarkError end the command with one paragraph on stderr and its exit code. Any
-    other error is a bug and keeps its traceback; of the user's program the program's part."""
+    """Let every SeamarkError end the command with one paragraph on stderr and its exit code, and so
+    an OSError, which names its file or server. Any other error is a bug and keeps its traceback; of
+    the user's program the program's part."""
     try:
         yield
     except SeamarkError as error:
@@ -49,14 +51,18 @@ def errors_as_paragraphs() -> Iterator[None]:
         if lacks.partition(".")[0] in ("pyspark", "py4j"):
             echo(f"seamark: {NO_PYSPARK}", err=True)
             raise typer.Exit(MISTAKE) from None
-        if spec_of("pyspark") is None:  # no program of the user's has run
-            raise
-        from seamark.operations.reading import traceback_in_program
+        shown = None
+        if spec_of("pyspark") is not None:  # else no program of the user's has run
+            from seamark.operations.reading import traceback_in_program
 
-        if (shown := traceback_in_program(error)) is None:
+            shown = traceback_in_program(error)
+        if shown is not None:
+            echo(shown.rstrip(), err=True)
+            raise typer.Exit(BROKEN) from None
+        if not isinstance(error, OSError) or error.errno == errno.EPIPE:  # typer ends that one
             raise
-        echo(shown.rstrip(), err=True)
-        raise typer.Exit(BROKEN) from None
+        echo(f"seamark: {error}", err=True)
+        raise typer.Exit(NOT_DONE) from None
 
 
 def _code(error: SeamarkError) -> int:

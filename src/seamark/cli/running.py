@@ -65,8 +65,9 @@ class _Run(Submitted):
         "--allow-non-restored-state",
     )
     parallelism: int | None = text(
-        "N", "State partitions; default: the savepoint's.", "-p", "--parallelism", min=1
-    )
+        "N", "State partitions; default: the savepoint's.", "-p", "--parallelism",
+        min=1, max=2**31 - 1,
+    )  # fmt: skip
     claim_mode: ClaimMode | None = typer.Option(
         None,
         show_default=False,
@@ -159,7 +160,7 @@ def _run_detached(program: "Program", log: Path | None, *, as_json: bool) -> Non
         return
     start = job.start
     echo(f"Job {start.name} has been started with JobID {start.job_id}: {job.state.value}")
-    say(f"driver  pid {start.pid}, {start.rest_url}")
+    say(f"driver  pid {start.pid}, {start.rest_url or 'no address'}")
     say(f"log     {start.log}")
     at = storage_option(job.storage)
     suggest(

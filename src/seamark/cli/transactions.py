@@ -67,6 +67,14 @@ class ProgramOrPlace(ProgramAsked):
         "", metavar="[APP.PY]", show_default=False, help="The job's program: it knows the sinks."
     )
 
+    def check(self, location: str | None, options: Path | None, **more: Any) -> None:
+        """Refuse options without an effect on this place; `more` are by name, for programs too."""
+        given = {"-D": self.settings, "--job": self.job, **more}
+        if not self.app_path and (idle := [name for name, value in given.items() if value]):
+            raise typer.BadParameter(f"{', '.join(idle)}: to go with APP.PY alone")
+        if options is not None and location is None:
+            raise typer.BadParameter("--options goes with --location")
+
 
 @app.command("list", context_settings=_BEFORE_THE_PROGRAM)
 @options.spread
@@ -96,6 +104,7 @@ def list_(
         raise typer.BadParameter("give one of APP.PY, --bootstrap-servers and --location")
     if bootstrap_servers is None and (prefix or command_config):
         raise typer.BadParameter("--prefix and --command-config go with --bootstrap-servers")
+    of.check(location, options_file)
     if location is not None:
         from seamark.operations.locations import open_at_sink
 

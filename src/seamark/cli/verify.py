@@ -1,5 +1,6 @@
 """`seamark verify`."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from seamark.cli.exits import BROKEN
 from seamark.cli.options import Arguments, flag, text
 from seamark.cli.terminal import say, suggest
 from seamark.cli.visible import echo
+from seamark.model.errors import UserError
 
 
 def verify(
@@ -34,7 +36,8 @@ def verify(
     ),
     stop_at_first: bool = flag("The first anomaly or failure ends the run.", "--stop-at-first"),
     report: Path = typer.Option(
-        "seamark-verify.html", metavar="FILE", dir_okay=False, help="The report, as HTML."
+        "seamark-verify.html", metavar="FILE", dir_okay=False, writable=True,
+        help="The report, as HTML."
     ),
     id_: str = text(
         "NAME", "With --app: the column or field of the number.", "--id", default="id", shown=True
@@ -75,6 +78,8 @@ def verify(
         )
     elif arguments or kafka or postgres or row or unordered:
         raise typer.BadParameter("ARGS, --kafka, --postgres, --row and --unordered go with --app")
+    if not os.access(report.parent, os.W_OK):  # now: it is written in the end
+        raise UserError(f"--report {report}: give a file in a directory that you may write into")
     # As Ctrl-C it ends what was started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     asked = Verification(workload, under_test, faults, minutes, seed, brokers, stop_at_first)

@@ -18,12 +18,10 @@ def checkpoints_page(
     status: CheckpointStatus | None,
     epoch: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return Flink's ``/jobs/:id/checkpoints`` with a part of the history.
-
-    The part is the newest `limit` checkpoints triggered before `before` (ms since 1970) with this
-    status; None is all. Seamark's are `matching`, the number of checkpoints with this status,
-    `older`, the number of them older than the part, and `epoch`, a driver's ``/jobs/:id/epoch``.
-    """
+    """Return Flink's ``/jobs/:id/checkpoints`` with a part of the history. The part is the newest
+    `limit` checkpoints triggered before `before` (ms since 1970) with this status; None is all.
+    Seamark's are `matching`, the number of checkpoints with this status, `older`, the number of
+    them older than the part, and `epoch`, a driver's ``/jobs/:id/epoch``."""
     matching = [c for c in statistics.history if status in (None, c.status)]
     shown = [c for c in matching if before is None or 0 <= c.trigger_timestamp < before]
     part = replace(statistics, history=shown[:limit]).to_json()
@@ -64,10 +62,8 @@ def with_those_under_way(
     statistics: CheckpointingStatistics, epoch: Mapping[str, Any]
 ) -> CheckpointingStatistics:
     """Return the stored history `found` with the checkpoints and savepoints of a driver's
-    ``/jobs/:id/epoch`` added. Only their ids, trigger times and formats are known.
-
-    If `found` was read after the driver answered, no checkpoint is missed in between.
-    """
+    ``/jobs/:id/epoch`` added. Only their ids, trigger times and formats are known. If `found` was
+    read after the driver answered, no checkpoint is missed in between."""
     recorded = {(c.id, c.trigger_timestamp, c.is_savepoint) for c in statistics.history}
     older = [*epoch.get("unrecorded", ()), *epoch["uncommitted"]]
     under_way = [

@@ -45,10 +45,8 @@ class Served:
     proxies: Sequence[str] = ()
 
     def checked(self) -> tuple[RestConfig, Login]:
-        """Return the address and certificate, checked as a driver's, and who may log in.
-
-        Raises UserError.
-        """
+        """Return the address and certificate, checked as a driver's, and who may log in. Raises
+        UserError."""
         try:
             pem = str(self.certificate) if self.certificate else None
             config = RestConfig(address=self.address, port=self.port, certificate=pem)

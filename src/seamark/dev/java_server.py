@@ -95,10 +95,8 @@ class JavaServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Start the server, killing it first if it runs; return when it serves.
-
-        Raises PreflightError with the end of its log if it does not serve within START_TIMEOUT_S.
-        """
+        """Start the server, killing it first if it runs; return when it serves. Raises
+        PreflightError with the end of its log if it does not serve within START_TIMEOUT_S."""
         self.launch()
         self.wait_until_ready()
 

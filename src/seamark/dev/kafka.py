@@ -89,12 +89,10 @@ class LocalKafka(LocalServers):
         return self._node(broker).pid
 
     def start(self) -> None:
-        """Start every broker; return when all of them are in the cluster and answer.
-
-        The first start on a machine fetches the jars. Raises `PreflightError` with the end of a
-        broker's log if it does not come up (nothing is left running), `MissingDependencyError`
-        without Java, the jars or the Kafka client.
-        """
+        """Start every broker; return when all of them are in the cluster and answer. The first
+        start on a machine fetches the jars. Raises `PreflightError` with the end of a broker's log
+        if it does not come up (nothing is left running), `MissingDependencyError` without Java, the
+        jars or the Kafka client."""
         _admin_client_class()  # before the servers, or its absence would look like theirs
         if self._port is not None:  # before the jars, whose download takes its time
             require_free(range(self._port, self._port + self.brokers), "Kafka")
@@ -135,10 +133,8 @@ class LocalKafka(LocalServers):
         self._node(broker).wait_until_ready()
 
     def restart(self, broker: int) -> None:
-        """Start `broker` on its old data and port, killing it first if it runs.
-
-        Returns when it answers and is in the cluster, which needs two of three brokers alive.
-        """
+        """Start `broker` on its old data and port, killing it first if it runs. Returns when it
+        answers and is in the cluster, which needs two of three brokers alive."""
         self._node(broker).start()
 
     def check(self) -> None:

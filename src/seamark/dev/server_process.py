@@ -32,10 +32,8 @@ class NotToBeHadError(Exception):
 
 
 class ServerProcess(ABC):
-    """A context manager: a new, empty server on a port of the loopback address.
-
-    `root` is its own directory, deleted in the end; `settings` are its configuration.
-    """
+    """A context manager: a new, empty server on a port of the loopback address. `root` is its own
+    directory, deleted in the end; `settings` are its configuration."""
 
     def __init__(self, root: Path, settings: Mapping[str, str], port: int | None = None) -> None:
         self._root = root

@@ -41,11 +41,9 @@ def make_topics(
     partitions: int = 1,
 ) -> dict[str, int]:
     """Make the missing ones of these topics, with so many partitions (None: `partitions`) and the
-    brokers' own default of replicas; return all of them with the partitions they have.
-
-    Raises UserError for one that exists with other partitions, OperationFailedError if the brokers
-    do not answer or refuse.
-    """
+    brokers' own default of replicas; return all of them with the partitions they have. Raises
+    UserError for one that exists with other partitions, OperationFailedError if the brokers do not
+    answer or refuse."""
     kafka = load_driver("confluent_kafka.admin", "the Kafka client is not installed", "kafka")
     with closing(_log(servers)) as log:
         there = {name: len(log.partitions(name)) for name in topics}

@@ -60,10 +60,8 @@ def source_to_sink(replayable: bool, way: SinkWay) -> Guarantee:
 
 @dataclass(frozen=True)
 class PartGuarantee:
-    """The best level of a job with this part, and the reason.
-
-    `kind`: source, operator, sink or storage. `places`: see `TwoPhaseCommitSink`.
-    """
+    """The best level of a job with this part, and the reason. `kind`: source, operator, sink or
+    storage. `places`: see `TwoPhaseCommitSink`."""
 
     uid: str
     kind: str
@@ -75,12 +73,9 @@ class PartGuarantee:
 
 @dataclass(frozen=True)
 class SinkGuarantee:
-    """How often a reader of one sink sees each source row.
-
-    `note` is the condition. `weakest` is the part with the lowest level (a uid, or ``checkpoint
-    mode``) and `remedy` the way to raise it; both are "" without such a part. `chain` lists
-    the uids from its sources to the sink.
-    """
+    """How often a reader of one sink sees each source row. `note` is the condition. `weakest` is
+    the part with the lowest level (a uid, or ``checkpoint mode``) and `remedy` the way to raise it;
+    both are "" without such a part. `chain` lists the uids from its sources to the sink."""
 
     uid: str
     guarantee: Guarantee
@@ -92,12 +87,10 @@ class SinkGuarantee:
 
 @dataclass(frozen=True)
 class GuaranteeReport:
-    """The parts in the order of the data, the end-to-end level of each sink, and the job's.
-
-    The job has the level of its weakest sink, with the part responsible and the remedy ("" without
-    such a part). `sharing` has a line for each stream shared by sinks, and for each computed more
-    than once. `findings` are the heaviest first. `asked` tells whether real systems were asked.
-    """
+    """The parts in the order of the data, the end-to-end level of each sink, and the job's. The job
+    has the level of its weakest sink, with the part responsible and the remedy ("" without such a
+    part). `sharing` has a line for each stream shared by sinks, and for each computed more than
+    once. `findings` are the heaviest first. `asked` tells whether real systems were asked."""
 
     mode: Guarantee
     parts: tuple[PartGuarantee, ...]

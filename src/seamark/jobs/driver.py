@@ -9,6 +9,7 @@ get the token.
 import json
 import logging
 import os
+import time
 import urllib.error
 import urllib.request
 from http.client import HTTPException
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 
 ASK_S = 2.0
 """How long a driver may take to answer."""
+WHOLE_S = 60.0
+"""How long a whole answer may take, each part of it in time."""
 MOST_BYTES = 64 * 2**20
 """The most bytes of an answer to read: the address may not be a driver's."""
 
@@ -81,8 +84,13 @@ class Driver:
                 answer = _open(request, timeout=timeout_s)
             except urllib.error.HTTPError as refused:
                 answer = refused
+            read, over = bytearray(), time.monotonic() + WHOLE_S
             with answer:
-                return Answer(answer.status, answer.read(MOST_BYTES), str(answer.reason))
+                while (part := answer.read1(2**16)) and len(read) < MOST_BYTES:
+                    read += part
+                    if time.monotonic() > over:
+                        raise TimeoutError(f"no whole answer within {WHOLE_S:g} s")
+                return Answer(answer.status, bytes(read), str(answer.reason))
         except (OSError, HTTPException, ValueError) as error:  # a timeout is an OSError
             raise DriverSilentError(str(error)) from error
 

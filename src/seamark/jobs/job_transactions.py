@@ -73,10 +73,8 @@ def answer_in_driver(
     asked: dict[str, Any],
 ) -> dict[str, Any]:
     """Do what is asked as `seamark txn` does, in the job's own driver; `coordinator` is its newest.
-
     The driver's own transactions are in use. Those of older generations can be ended: its own sweep
-    would come within minutes.
-    """
+    would come within minutes."""
     settled = 0 if coordinator is None else coordinator.settled_below
     lives = DriverState.LIVES
     with job_transactions(spark, declared, directory, lambda _: lives, settled) as transactions:

@@ -62,10 +62,8 @@ def listed(storage: str) -> Sequence[ListedJob]:
 def find_listed(storage: str, job: str) -> ListedJob:
     """Return one job of a storage by its directory's name, its own name, its id, or the first
     digits of its id. Four digits or more are needed, and no other job's id may begin with them. A
-    superseded lineage has an id and a directory of its own, and its name is its successor's.
-
-    Raises UserError, with the names of the existing jobs, if no job or more than one matches.
-    """
+    superseded lineage has an id and a directory of its own, and its name is its successor's. Raises
+    UserError, with the names of the existing jobs, if no job or more than one matches."""
     names = jobs_in(storage)
     if (own := job_directory(job)) in names:
         lineages = lineages_in(storage, own)

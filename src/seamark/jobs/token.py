@@ -32,10 +32,8 @@ _GIVEN = re.compile(r"[A-Za-z0-9._~+/=-]{32,512}")
 
 
 def token_path(jid: str) -> Path:
-    """Return the path of a job's token while the job runs.
-
-    Raises UserError if `jid` is no job id (32 hex digits): it may come from a request.
-    """
+    """Return the path of a job's token while the job runs. Raises UserError if `jid` is no job id
+    (32 hex digits): it may come from a request."""
     if not _JOB_ID.fullmatch(jid):
         raise UserError(f"{jid!r} is no job id; give its 32 hex digits, as `seamark list` shows")
     return seamark_home() / "tokens" / jid
@@ -118,11 +116,9 @@ def is_bearer(authorization: str | None, token: str) -> bool:
 
 
 class DriverToken:
-    """The token of one driver, and its file; no file if the environment gives the token.
-
-    Made once per driver, when the job's id is known; replaces the token of an earlier driver.
-    Raises UserError if its directory is open to others, and OSError if it cannot be written.
-    """
+    """The token of one driver, and its file; no file if the environment gives the token. Made once
+    per driver, when the job's id is known; replaces the token of an earlier driver. Raises
+    UserError if its directory is open to others, and OSError if it cannot be written."""
 
     def __init__(self, jid: str) -> None:
         self.path = token_path(jid)

@@ -164,10 +164,8 @@ class TaskCheckpointStatistics(_Acknowledged):
 
 @dataclass(frozen=True)
 class CheckpointStatistics(_Aligned, _Acknowledged):
-    """One attempt at one epoch, or at one savepoint of it (`is_savepoint`).
-
-    `spark_durations` are those of Spark's progress report, in ms.
-    """
+    """One attempt at one epoch, or at one savepoint of it (`is_savepoint`). `spark_durations` are
+    those of Spark's progress report, in ms."""
 
     id: int
     status: CheckpointStatus
@@ -183,10 +181,8 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
     tasks: Sequence[TaskCheckpointStatistics] = ()
 
     def to_json(self, *, details: bool = False) -> dict[str, Any]:
-        """Return it as in Flink's history; with `details` as Flink's checkpoint details.
-
-        In the details every operator has its subtasks too.
-        """
+        """Return it as in Flink's history; with `details` as Flink's checkpoint details. In the
+        details every operator has its subtasks too."""
         return {
             "className": self.status.value.lower(),
             "status": self.status.value,

@@ -54,11 +54,9 @@ class CheckpointCounts:
 
 @dataclass(frozen=True)
 class CheckpointingStatistics:
-    """The statistics of a job's checkpoints and savepoints.
-
-    `history` is newest first. `summary`, by the name of a figure, covers the completed checkpoints
-    in `history`, without savepoints (Flink's includes them).
-    """
+    """The statistics of a job's checkpoints and savepoints. `history` is newest first. `summary`,
+    by the name of a figure, covers the completed checkpoints in `history`, without savepoints
+    (Flink's includes them)."""
 
     counts: CheckpointCounts
     summary: Mapping[str, StatsSummary]
@@ -69,10 +67,8 @@ class CheckpointingStatistics:
     history: Sequence[CheckpointStatistics]
 
     def find(self, checkpoint_id: int, triggered: int | None = None) -> CheckpointStatistics | None:
-        """Return the newest attempt at a checkpoint, or the attempt triggered at `triggered`.
-
-        Falls back to a savepoint of the epoch if the history has no checkpoint of it; else None.
-        """
+        """Return the newest attempt at a checkpoint, or the attempt triggered at `triggered`. Falls
+        back to a savepoint of the epoch if the history has no checkpoint of it; else None."""
         attempts = [
             one
             for one in self.history
@@ -113,10 +109,8 @@ def checkpointing_statistics(
     restored: RestoredCheckpointStatistics | None,
     history: Iterable[CheckpointStatistics],
 ) -> CheckpointingStatistics:
-    """Sum up `history`, newest first.
-
-    A savepoint is counted; a completed one is the latest of its own kind alone.
-    """
+    """Sum up `history`, newest first. A savepoint is counted; a completed one is the latest of its
+    own kind alone."""
     history = tuple(history)
 
     def latest(

@@ -18,11 +18,9 @@ _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
 def seconds(value: Duration, setting: str, *, least_s: float = 0.0) -> float:
-    """Return `value` in seconds.
-
-    `setting` is the name for the error, e.g. ``KafkaSink 'orders': transaction_timeout``. Raises
-    ConfigurationError for anything but a duration of at least `least_s` seconds.
-    """
+    """Return `value` in seconds. `setting` is the name for the error, e.g. ``KafkaSink 'orders':
+    transaction_timeout``. Raises ConfigurationError for anything but a duration of at least
+    `least_s` seconds."""
     length_s = _seconds(value, setting)
     if length_s < least_s:
         raise ConfigurationError(f"{setting} is {value!r}; give at least {least_s * 1000:g} ms")

@@ -14,10 +14,8 @@ class SeamarkError(Exception):
 
 
 class UserError(SeamarkError):
-    """A fault within the caller's reach: a value, a file, a missing topic.
-
-    `finding` is the finding, if the fault has a code; else None.
-    """
+    """A fault within the caller's reach: a value, a file, a missing topic. `finding` is the
+    finding, if the fault has a code; else None."""
 
     def __init__(self, what: object = "") -> None:
         super().__init__(str(what))
@@ -66,10 +64,8 @@ class CorruptRecordError(CheckpointError):
 
 class DamagedCheckpointError(CheckpointError):
     """Files needed to go on, or to restore, are damaged or missing; found before any write.
-
     `problems` has a line for each file, beginning with its path; `restore_path` is the newest
-    complete checkpoint, for ``job.run(restore=…)``, or None.
-    """
+    complete checkpoint, for ``job.run(restore=…)``, or None."""
 
     def __init__(
         self, message: str, problems: tuple[str, ...] = (), restore_path: str | None = None
@@ -86,24 +82,18 @@ class DamagedCheckpointError(CheckpointError):
 
 
 class RestoreError(UserError):
-    """The checkpoint cannot be restored, or not into this directory.
-
-    Nothing of either was changed.
-    """
+    """The checkpoint cannot be restored, or not into this directory. Nothing of either was
+    changed."""
 
 
 class SavepointError(UserError):
-    """A directory is no whole savepoint, or a savepoint cannot be taken or read.
-
-    No job's checkpoint was changed.
-    """
+    """A directory is no whole savepoint, or a savepoint cannot be taken or read. No job's
+    checkpoint was changed."""
 
 
 class DrainedError(UserError):
-    """The job was drained: its windows were closed early, so new rows would be late.
-
-    All rows read are committed. The message names the checkpoints or savepoints to go on from.
-    """
+    """The job was drained: its windows were closed early, so new rows would be late. All rows read
+    are committed. The message names the checkpoints or savepoints to go on from."""
 
 
 class DecisionMissingError(DamagedCheckpointError):
@@ -112,25 +102,19 @@ class DecisionMissingError(DamagedCheckpointError):
 
 class DecisionVoidError(FencedError):
     """A fenced driver decided an epoch whose transactions are aborted; a restart runs it again.
-
-    At-most-once: this driver's Spark planned an epoch that was claimed with another plan.
-    """
+    At-most-once: this driver's Spark planned an epoch that was claimed with another plan."""
 
 
 class CommitFailedError(SeamarkError):
-    """A decided epoch could not be committed within the deadline.
-
-    It stays decided, and the next start of the job commits it again.
-    """
+    """A decided epoch could not be committed within the deadline. It stays decided, and the next
+    start of the job commits it again."""
 
 
 class LostTransactionError(CommitFailedError):
     """A decided epoch's transaction is gone at the sink: its rows are not and never become visible.
-
-    Names the epoch, the sink and the transaction; never downgraded to a log line.
-    `transactions` has the handles of all that are gone, `unproved` those among them whose system
-    has forgotten how they ended.
-    """
+    Names the epoch, the sink and the transaction; never downgraded to a log line. `transactions`
+    has the handles of all that are gone, `unproved` those among them whose system has forgotten how
+    they ended."""
 
     def __init__(
         self, message: str, transactions: Iterable[str] = (), unproved: Iterable[str] = ()
@@ -146,9 +130,8 @@ class LossRefusedError(UserError):
 
 class RowsDeletedError(SeamarkError):
     """Kafka has deleted rows that the job had still to read; nothing of their epoch was written.
-
-    Names topic, partition and offsets. A source with ``failOnDataLoss`` false goes on without them.
-    """
+    Names topic, partition and offsets. A source with ``failOnDataLoss`` false goes on without
+    them."""
 
 
 class AbortFailedError(SeamarkError):
@@ -161,23 +144,18 @@ class WriteRefusedError(SeamarkError):
 
 class UnreadableRecordError(SeamarkError):
     """A record of a source is not what its `value_format` says; names its topic, partition, offset.
-
-    The epoch fails, and nothing of it is visible. ``on_bad_row="keep"`` has such records as rows.
-    """
+    The epoch fails, and nothing of it is visible. ``on_bad_row="keep"`` has such records as
+    rows."""
 
 
 class SendRefusedError(CommitFailedError):
-    """A write-ahead sink's target refuses a decided epoch's rows for a lasting reason.
-
-    Raised by `send`. The rows stay in the checkpoint; the next start of the job sends them again.
-    """
+    """A write-ahead sink's target refuses a decided epoch's rows for a lasting reason. Raised by
+    `send`. The rows stay in the checkpoint; the next start of the job sends them again."""
 
 
 class PreCommitError(SeamarkError):
-    """A sink's writer failed in a task, during a write or flush.
-
-    The epoch fails, and nothing of it is visible. Names the sink and the writer's exception.
-    """
+    """A sink's writer failed in a task, during a write or flush. The epoch fails, and nothing of it
+    is visible. Names the sink and the writer's exception."""
 
 
 class RecordNotStoredError(SeamarkError):
@@ -188,17 +166,13 @@ class RecordNotStoredError(SeamarkError):
 
 
 class StorageHangsError(RecordNotStoredError, TimeoutError):
-    """A call to the checkpoint storage has not returned by its deadline.
-
-    Its outcome is open; the next start goes on from the stored records.
-    """
+    """A call to the checkpoint storage has not returned by its deadline. Its outcome is open; the
+    next start goes on from the stored records."""
 
 
 class CheckpointExpiredError(SeamarkError):
-    """An epoch was not planned or not decided within the checkpoint timeout.
-
-    It is aborted and runs again.
-    """
+    """An epoch was not planned or not decided within the checkpoint timeout. It is aborted and runs
+    again."""
 
 
 class TooManyFailedCheckpointsError(SeamarkError):
@@ -206,22 +180,16 @@ class TooManyFailedCheckpointsError(SeamarkError):
 
 
 class WatermarkLostError(SeamarkError):
-    """Spark's plan gives a stateful operator no watermark, though its stream has one.
-
-    The operator's rows would never come. Found before an epoch's tasks: nothing was written.
-    """
+    """Spark's plan gives a stateful operator no watermark, though its stream has one. The
+    operator's rows would never come. Found before an epoch's tasks: nothing was written."""
 
 
 class StateWrittenTwiceError(SeamarkError):
-    """Spark has run a task of a keyed function twice in an epoch, behind an exchange.
-
-    Its decision would name the state of the first run, while the sinks have the rows of the second.
-    The epoch fails, and runs again.
-    """
+    """Spark has run a task of a keyed function twice in an epoch, behind an exchange. Its decision
+    would name the state of the first run, while the sinks have the rows of the second. The epoch
+    fails, and runs again."""
 
 
 class QueryHangsError(SeamarkError):
-    """Spark's query or a thread of this driver does not end: a file system or a function hangs.
-
-    End the program; the next start settles everything open.
-    """
+    """Spark's query or a thread of this driver does not end: a file system or a function hangs. End
+    the program; the next start settles everything open."""

@@ -32,19 +32,15 @@ class Vertex:
 
 @dataclass(frozen=True)
 class JobGraph:
-    """All parts of a job, each after those that feed it.
-
-    `sharing` has a line for each stream shared by sinks, and for each computed more than once.
-    """
+    """All parts of a job, each after those that feed it. `sharing` has a line for each stream
+    shared by sinks, and for each computed more than once."""
 
     vertices: tuple[Vertex, ...] = ()
     sharing: tuple[str, ...] = ()
 
     def with_guarantees(self, levels: Mapping[str, Guarantee]) -> "JobGraph":
-        """Return the graph with each part's level by uid.
-
-        An operator without a uid has its state committed with the epoch too.
-        """
+        """Return the graph with each part's level by uid. An operator without a uid has its state
+        committed with the epoch too."""
 
         def level(vertex: Vertex) -> str:
             return levels.get(vertex.id, Guarantee.EXACTLY_ONCE).value

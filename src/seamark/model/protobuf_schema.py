@@ -31,11 +31,9 @@ _WARNING = re.compile(r"warning:|^WARNING|^W\d{4} ")
 
 @functools.lru_cache(maxsize=128)
 def message_of(schema: SchemaText) -> Any:
-    """Return the descriptor of a schema's first message, in a pool of its own.
-
-    Raises ValueError, in one line, for text that is no schema or has no message,
-    OperationFailedError if the compiler does not run, and MissingDependencyError.
-    """
+    """Return the descriptor of a schema's first message, in a pool of its own. Raises ValueError,
+    in one line, for text that is no schema or has no message, OperationFailedError if the compiler
+    does not run, and MissingDependencyError."""
     pb = _module("google.protobuf.descriptor_pb2")
     given = (*schema.references, (_MAIN, schema.text))
     files = {name: _serialized(text, pb) for name, text in given}

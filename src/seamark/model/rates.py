@@ -26,10 +26,8 @@ _STATE_TIMES = ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs")
 
 
 def records_in(checkpoint: CheckpointStatistics) -> int | None:
-    """Return the rows from the checkpoint's sources; None until Spark reports them.
-
-    Spark counts a row once for each branch of the plan that scans its source.
-    """
+    """Return the rows from the checkpoint's sources; None until Spark reports them. Spark counts a
+    row once for each branch of the plan that scans its source."""
     sources = [task for task in checkpoint.tasks if task.kind == "source"]
     return sum(task.rows for task in sources) if sources else None
 
@@ -41,10 +39,8 @@ def records_out(checkpoint: CheckpointStatistics) -> int | None:
 
 
 def lag(checkpoint: CheckpointStatistics) -> int | None:
-    """Return the rows held by the sources at planning but left to later checkpoints.
-
-    None if no source reports them.
-    """
+    """Return the rows held by the sources at planning but left to later checkpoints. None if no
+    source reports them."""
     known = [
         task.metrics[OFFSETS_BEHIND]
         for task in checkpoint.tasks

@@ -37,11 +37,9 @@ def record_of(value: Any) -> Any:
 
 
 def read_as(kind: type[T], body: Any, *, newer: bool = False) -> T:
-    """Return the dataclass `kind` of a JSON object, which may lack fields with a default.
-
-    Sequences are read as tuples. `newer`: unknown fields, at any depth, are left out. Raises
-    TypeError, ValueError or AttributeError for anything else; a ValueError names the field.
-    """
+    """Return the dataclass `kind` of a JSON object, which may lack fields with a default. Sequences
+    are read as tuples. `newer`: unknown fields, at any depth, are left out. Raises TypeError,
+    ValueError or AttributeError for anything else; a ValueError names the field."""
     return cast(T, _reader(cast(Any, kind), newer)(body))
 
 

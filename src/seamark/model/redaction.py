@@ -53,10 +53,8 @@ _SUSPICIOUS = re.compile(r"[=@]|[:]|\bis\b|bearer|basic|-----BEGIN", re.IGNORECA
 
 
 def redact(text: str) -> str:
-    """Return `text` without anything that looks like a secret.
-
-    Hides a URI's user, values of settings named like secrets, bearer tokens and private keys.
-    """
+    """Return `text` without anything that looks like a secret. Hides a URI's user, values of
+    settings named like secrets, bearer tokens and private keys."""
     if not _SUSPICIOUS.search(text):
         return text
     text = _PRIVATE_KEY.sub(HIDDEN, text)
@@ -115,10 +113,8 @@ class Redactor:
     """Removes certain secrets, and anything that looks like one, from text."""
 
     def __init__(self, secrets: Iterable[str], public: Iterable[str] = ()) -> None:
-        """Prepare to hide `secrets`.
-
-        `public` are names known to everybody: a secret inside a public name is not hidden.
-        """
+        """Prepare to hide `secrets`. `public` are names known to everybody: a secret inside a
+        public name is not hidden."""
         names = list(public)
         known = {
             secret
@@ -136,10 +132,8 @@ class Redactor:
         return redact(self._known.sub(HIDDEN, text) if self._known else text)
 
     def everywhere(self, value: Any) -> Any:
-        """Redact every text in a JSON value.
-
-        Any text under a key named like a secret is hidden entirely.
-        """
+        """Redact every text in a JSON value. Any text under a key named like a secret is hidden
+        entirely."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, Mapping):
@@ -155,11 +149,8 @@ class Redactor:
 
 
 def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
-    """Return the secrets in a configuration.
-
-    They are the values of fields and keys named like secrets, and the passwords in URIs. Looks into
-    dataclasses, mappings and sequences.
-    """
+    """Return the secrets in a configuration. They are the values of fields and keys named like
+    secrets, and the passwords in URIs. Looks into dataclasses, mappings and sequences."""
     if isinstance(value, str):
         secrets = {value} if value and is_secret_name(name) else set()
         for password in re.findall(r"://[^\s/@:]*:([^\s@]+)@", value):

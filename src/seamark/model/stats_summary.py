@@ -11,11 +11,9 @@ UNKNOWN = -1
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """Return the `percent`-th percentile (above 0, at most 100) of ascending values, interpolated.
-
     The position is `percent` / 100 * (n + 1), the default of Apache Commons Math and so of Flink
     (numpy: ``method="weibull"``). Positions outside the values give the least or the greatest
-    value. NaN without values.
-    """
+    value. NaN without values."""
     if not ordered:
         return float("nan")
     position = percent / 100 * (len(ordered) + 1)

@@ -7,6 +7,7 @@ with a savepoint's bytes written so far and expected, else with 0 and None.
 import time
 from typing import Any
 
+from seamark.files.location import storage_uri
 from seamark.jobs.checkpoint_history import open_storage, read_history
 from seamark.jobs.registry import RegisteredJob, find_job
 from seamark.model.checkpoint_statistics import CheckpointStatistics
@@ -42,12 +43,10 @@ def take_checkpoint(running: DriverClient, timeout_s: float, tick: Tick) -> dict
 def take_savepoint(
     running: DriverClient, directory: str | None, timeout_s: float, tick: Tick, type_: str
 ) -> str:
-    """Let the job write a savepoint of type ``canonical`` or ``native``; return its path.
-
-    The savepoint lies below `directory`; None takes the directory of the job's settings. Raises
-    OperationFailedError if the savepoint failed, or is not whole after `timeout_s`.
-    """
-    body = {"target-directory": directory, "formatType": type_.upper()}
+    """Let the job write a savepoint of type ``canonical`` or ``native``; return its path. The
+    savepoint lies below `directory`; None takes the directory of the job's settings. Raises
+    OperationFailedError if the savepoint failed, or is not whole after `timeout_s`."""
+    body = {"target-directory": _from_here(directory), "formatType": type_.upper()}
     done = running.perform("savepoint", "/savepoints", body=body, timeout_s=timeout_s, tick=tick)
     return running.part(done, "location", str)
 
@@ -62,18 +61,16 @@ def end_with_savepoint(
     drain: bool = False,
     cancels: bool = False,
 ) -> str:
-    """End the job with a savepoint; return the savepoint's path when the job has ended.
-
-    The parameters are those of `take_savepoint`; `drain` drains the job first, `cancels` leaves it
+    """End the job with a savepoint; return the savepoint's path when the job has ended. The
+    parameters are those of `take_savepoint`; `drain` drains the job first, `cancels` leaves it
     CANCELED, instead of FINISHED. Raises OperationFailedError if the savepoint or the end failed:
-    without the savepoint the job goes on.
-    """
+    without the savepoint the job goes on."""
     body: dict[str, Any] = {"formatType": type_.upper()}
     if cancels:
-        body |= {"target-directory": directory or None, "cancel-job": True}
+        body |= {"target-directory": _from_here(directory or None), "cancel-job": True}
         done = running.perform("cancel", "/savepoints", body, timeout_s=timeout_s, tick=tick)
     else:
-        body |= {"targetDirectory": directory or None, "drain": drain}
+        body |= {"targetDirectory": _from_here(directory or None), "drain": drain}
         done = running.perform(
             "stop", "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick
         )
@@ -87,6 +84,11 @@ def end_with_savepoint(
     return path
 
 
+def _from_here(directory: str | None) -> str | None:
+    """Return a path of the command line as a URI: the driver has a working directory of its own."""
+    return None if directory is None else storage_uri(directory, "the savepoint's directory")
+
+
 def has_savepoint_dir(job: RegisteredJob) -> bool:
     """Whether the settings of a job's last execution say where its savepoints go."""
     try:
@@ -98,11 +100,8 @@ def has_savepoint_dir(job: RegisteredJob) -> bool:
 
 def stop(running: DriverClient, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
     """End the job after its current epoch, without a savepoint; return the last completed
-    checkpoint, or None.
-
-    Returns when every decided epoch is committed. Raises OperationFailedError if the job failed
-    instead, or has not ended after `timeout_s`.
-    """
+    checkpoint, or None. Returns when every decided epoch is committed. Raises OperationFailedError
+    if the job failed instead, or has not ended after `timeout_s`."""
 
     def ended() -> RegisteredJob | None:
         return _await_end(running, tick)
@@ -114,11 +113,9 @@ def stop(running: DriverClient, timeout_s: float, tick: Tick) -> CheckpointStati
 
 
 def cancel(running: DriverClient, timeout_s: float, tick: Tick) -> bool:
-    """End the job at once, aborting the epoch under way; return whether checkpoints remain.
-
-    They are gone with DELETE_ON_CANCELLATION. Returns when all is settled. Raises
-    OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
-    """
+    """End the job at once, aborting the epoch under way; return whether checkpoints remain. They
+    are gone with DELETE_ON_CANCELLATION. Returns when all is settled. Raises OperationFailedError
+    if the job failed instead, or has not ended after `timeout_s`."""
     running.change("PATCH", "?mode=cancel")
     deadline = time.monotonic() + timeout_s
     while _lives(running):

@@ -19,10 +19,8 @@ _AT_ONCE = 65536
 
 def output_of(job: str, uri: str, *, follow: bool) -> Iterator[str]:
     """Yield the output so far of a job of the storage, found by name, id or the first digits of its
-    id; with `follow` also what comes, until the job has ended.
-
-    Raises UserError if there is no such job, or its log is not on this machine.
-    """
+    id; with `follow` also what comes, until the job has ended. Raises UserError if there is no such
+    job, or its log is not on this machine."""
     listed = find_listed(uri, job)
     path = _log_of(listed)
     with path.open(encoding="utf-8", errors="backslashreplace", newline="") as output:

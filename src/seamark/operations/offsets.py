@@ -15,7 +15,7 @@ from seamark.checkpoint.spark_files import is_kafka
 from seamark.files.location import storage_uri
 from seamark.jobs.checkpoint_history import exists, open_storage, open_store
 from seamark.jobs.listing import directory_of
-from seamark.model.errors import SavepointError, UserError
+from seamark.model.errors import UserError
 from seamark.operations.storage import readable, storage_of
 from seamark.savepoints.claims import open_savepoint
 from seamark.savepoints.edit.offsets import (
@@ -112,10 +112,8 @@ def _directory(job: str, storage: str | None) -> str:
 
 
 def savepoint_of_newest(job: str, storage: str | None, beside: str) -> SavepointRecord:
-    """Write a savepoint of the newest checkpoint of a job without a driver; return it.
-
-    It is a new directory beside the path `beside`. Starts a Spark session. Raises SavepointError.
-    """
+    """Write a savepoint of the newest checkpoint of a job without a driver; return it. It is a new
+    directory beside the path `beside`. Starts a Spark session. Raises SavepointError."""
     directory = _directory(job, storage)
     target = _beside(storage_uri(beside, "--to"), job)
     return savepoint_of_checkpoint(spark_session("seamark"), directory, target)
@@ -162,14 +160,9 @@ def preview(
 
 
 def write(savepoint: SavepointRecord, shown: Preview, target: str | None) -> SavepointRecord:
-    """Write the previewed copy into the new directory `target`, by default one beside the
-    savepoint; return it. Raises SavepointError if the preview has problems, or `target` is not
-    empty; DamagedCheckpointError if the savepoint is damaged."""
-    if shown.problems:
-        raise SavepointError(
-            f"savepoint {savepoint.uri}: these are no offsets to go on from: "
-            + "; ".join(shown.problems)
-        )
+    """Write the previewed copy, without problems, into the new directory `target`, by default one
+    beside the savepoint; return it. Raises SavepointError if `target` is not empty,
+    DamagedCheckpointError if the savepoint is damaged."""
     target = target or _beside(savepoint.uri, savepoint.job_id)
     source, files = open_storage(savepoint.uri), open_storage(storage_uri(target, "--to"))
     offsets = {
@@ -207,7 +200,7 @@ def parse_topics(given: Sequence[str]) -> dict[str, str]:
 def parse_moment(text: str) -> int:
     """Return a moment in milliseconds since 1970. `text` is this number, or ISO 8601 with its time
     zone. Raises UserError."""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) < 19:
         return int(text)
     moment = moment_of(text)
     if moment is None or moment.utcoffset() is None:
@@ -215,7 +208,7 @@ def parse_moment(text: str) -> int:
             f"--to-timestamp is {text!r}; give a moment with its time zone, as "
             "2026-01-31T08:00:00Z, or milliseconds since 1970"
         )
-    return round(moment.timestamp() * 1000)
+    return max(round(moment.timestamp() * 1000), 0)  # to Kafka -1 is the end of a log
 
 
 def read_options(path: Path | None, option: str = "--command-config") -> dict[str, str]:

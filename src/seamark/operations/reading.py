@@ -174,10 +174,8 @@ def nothing_at(storage: str) -> str | None:
 
 def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
     """Return jobs, the last started first: running jobs; UNREACHABLE and UNOBSERVED ones, unless
-    only `running` ones are wanted; with `ended` all others.
-
-    `storage` is a URI. Raises UserError if there is nothing at it.
-    """
+    only `running` ones are wanted; with `ended` all others. `storage` is a URI. Raises UserError if
+    there is nothing at it."""
     listed = sorted(list_jobs(storage), key=lambda job: -job.start.started_at)
     if not listed and (why := nothing_at(storage)):
         raise UserError(why)
@@ -189,11 +187,9 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
 
 
 def info(job: str, uri: str) -> JobInfo:
-    """Return the facts about a job, found by name, id or the first digits of its id.
-
-    Works for a running job, an ended job, and a job with a silent driver. Raises UserError if there
-    is no such job.
-    """
+    """Return the facts about a job, found by name, id or the first digits of its id. Works for a
+    running job, an ended job, and a job with a silent driver. Raises UserError if there is no such
+    job."""
     from seamark.rest.epochs import EpochPage  # takes its time
     from seamark.rest.models import Guarantees
 
@@ -248,10 +244,8 @@ def accepted_losses(job: str, uri: str) -> Sequence[AcceptedLoss]:
 
 
 def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
-    """Return the stored history of the job's checkpoints, up to the last ended checkpoint.
-
-    `job` is its name, its id or the first digits of its id. Raises UserError if there is none.
-    """
+    """Return the stored history of the job's checkpoints, up to the last ended checkpoint. `job` is
+    its name, its id or the first digits of its id. Raises UserError if there is none."""
     return read_history(uri, directory_of(uri, job))
 
 

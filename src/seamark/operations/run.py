@@ -56,10 +56,8 @@ def submit_command(
     options: SparkOptions, app: str, arguments: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command to submit the program, and the variables to add to its environment.
-
     `variables` are meant for the program's environment. Raises UserError if they cannot reach a
-    driver of this deploy mode, MissingDependencyError without a spark-submit.
-    """
+    driver of this deploy mode, MissingDependencyError without a spark-submit."""
     settings = _options(options)
     if deploy_mode(options) != "cluster":
         environment = dict(variables)
@@ -169,6 +167,11 @@ class Program:
         elsewhere = self.runs_on_a_cluster and _ELSEWHERE.match(self.app)
         if not elsewhere:
             require_program(Path(self.app))
+        # A shell's unset variable: the job would begin anew instead.
+        if self.restore == "":
+            raise UserError("-s is ''; give the path of a savepoint or of a retained checkpoint")
+        if self.job == "":
+            raise UserError("--job is ''; give the name of a job")
         check_command_line(self.settings)
         said = {
             RUN_VARIABLE: "1",

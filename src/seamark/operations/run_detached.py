@@ -27,13 +27,16 @@ from seamark.checkpoint.executions import (
 from seamark.checkpoint.lineages import job_directory
 from seamark.jobs.driver import Driver
 from seamark.jobs.registry import RegisteredJob
-from seamark.model.errors import OperationFailedError, UserError
+from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.home import HOME_VARIABLE, seamark_home
 from seamark.model.job_state import JobState
 from seamark.operations.run import Program, has_ended, has_not_answered
 
 TAIL_LINES = 20
+SILENT_S = 60.0
+"""How long a driver may be silent that has told its address."""
 _POLL_S = 0.1
+_SEEN = (JobState.RUNNING, JobState.FINISHED)
 
 
 class ProgramEndedError(OperationFailedError):
@@ -49,11 +52,13 @@ class ProgramEndedError(OperationFailedError):
 def run_detached(
     program: Program, log: Path | None, tick: Callable[[Path], None] = lambda log: None
 ) -> RegisteredJob:
-    """Start the program in the background and return its job when it runs, or has FINISHED already.
+    """Start the program in the background and return its job when it runs, or has FINISHED already;
+    one without a REST interface as UNREACHABLE, once its driver has announced it.
 
     The program's output is appended to `log`; None makes a log below ``~/.seamark/logs``. `tick` is
     called now and then, with the log. Raises UserError as `Program.command` does, and for a driver
-    on another machine; ProgramEndedError if the program ends first. At Ctrl-C the program goes on.
+    on another machine; ProgramEndedError if the program ends first; DriverUnreachableError if
+    nothing answers at its address for SILENT_S. Then, and at Ctrl-C, the program goes on.
     """
     if program.runs_on_a_cluster:
         raise UserError(
@@ -79,18 +84,29 @@ def run_detached(
                 },
                 start_new_session=True,
             )
-        while (started := _look(announcement, process, path)) is None:
-            if process.poll() is not None and not announcement.exists():
+        heard = time.monotonic()
+        while True:
+            job = _look(announcement, process, path)
+            if job is None or job.state is not JobState.UNREACHABLE:
+                heard = time.monotonic()
+            if job is None and process.poll() is not None and not announcement.exists():
                 raise _ended(program.app, process.returncode, path)
+            if job is not None and (job.state in _SEEN or not job.start.rest_url):
+                return job
+            if job is not None and time.monotonic() > heard + SILENT_S:
+                raise DriverUnreachableError(
+                    f"job {job.name!r} goes on (pid {process.pid}), but nothing answers at "
+                    f"{job.start.rest_url}; see whether rest.advertised_address can be reached "
+                    f"from here; what it says is in {path}"
+                )
             tick(path)
             time.sleep(_POLL_S)
-        return started
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> RegisteredJob | None:
-    """Return the job if it runs, or has ended well; None before its driver has announced it."""
+    """Return the job; None before its driver has announced it."""
     code = process.poll()  # before the file: a program ended by now has announced its job
     try:
         announced = json.loads(announcement.read_text(encoding="utf-8"))
@@ -106,8 +122,6 @@ def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> Re
         if code:
             raise _ended(f"job {start.name!r}", code, log)
         state = JobState.FINISHED
-    elif state is not JobState.RUNNING:
-        return None
     return RegisteredJob(storage, directory, start.name, execution, state)
 
 
@@ -141,11 +155,8 @@ def _ended(what: str, code: int, log: Path) -> ProgramEndedError:
 def plan_of(program: Program) -> dict[str, Any]:
     """Return the plan as `RestorePlan.to_json` gives it. The program is executed up to its
     `job.run()`, writes the plan into a file named by this process, and ends. Its output goes to
-    stderr.
-
-    Raises UserError as `Program.command` does, and for a driver on another machine;
-    ProgramEndedError if the program ends without a plan, with its own words on stderr.
-    """
+    stderr. Raises UserError as `Program.command` does, and for a driver on another machine;
+    ProgramEndedError if the program ends without a plan, with its own words on stderr."""
     if program.runs_on_a_cluster:
         raise UserError(
             "--plan needs the driver on this machine, and --deploy-mode cluster puts it elsewhere: "

@@ -29,9 +29,7 @@ from seamark.sinks.kafka.transactional_id import parse
 
 def list_open(program: Program) -> Sequence[dict[str, Any]]:
     """Return the open transactions of the program's job, as `OpenTransaction.to_json` gives them.
-
-    Raises UserError and OperationFailedError with the job's words, or without an answer.
-    """
+    Raises UserError and OperationFailedError with the job's words, or without an answer."""
     return _rows(ask_program(program, {"verb": "list"}))
 
 
@@ -112,10 +110,8 @@ def _rows(answer: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def ask_program(program: Program, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the program up to its ``job.run()``, and return its answer to the request.
-
-    Raises UserError and OperationFailedError with the job's words, or without an answer.
-    """
+    """Run the program up to its ``job.run()``, and return its answer to the request. Raises
+    UserError and OperationFailedError with the job's words, or without an answer."""
     with tempfile.TemporaryDirectory(prefix="seamark-txn-") as scratch:
         file = Path(scratch) / "request.json"
         file.write_text(json.dumps(request), encoding="utf-8")

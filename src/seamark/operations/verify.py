@@ -54,11 +54,9 @@ class Verification:
 
 def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Path]:
     """Run it; return what was found, and the directory of the drivers' logs and checkpoints, which
-    is kept where something was found.
-
-    `say` gets lines of progress. Raises ConfigurationError for a wrong fault, workload or length,
-    MissingDependencyError without a package or server that it needs, before anything is started.
-    """
+    is kept where something was found. `say` gets lines of progress. Raises ConfigurationError for a
+    wrong fault, workload or length, MissingDependencyError without a package or server that it
+    needs, before anything is started."""
     if not asked.minutes > 0:
         raise ConfigurationError(f"--minutes is {asked.minutes:g}; give more than 0")
     if asked.brokers not in (1, 3):
@@ -102,15 +100,21 @@ def _run(
     needs_postgres = under_test.needs_postgres if under_test else WORKLOADS[name].needs_postgres
     given = (app.kafka, app.postgres) if app else (None, None)
     with Systems(directory, wanted, given, needs_postgres, asked.brokers) as systems:
+        outcome.left_out = {f: why for f, why in systems.left_out.items() if f in wanted}
+        outcome.faults = [fault for fault in wanted if fault not in outcome.left_out]
+        for what, why in outcome.left_out.items():
+            say(f"left out: {what}: {why}")
+        if not outcome.faults:
+            raise ConfigurationError(
+                f"--faults: none of {', '.join(wanted)} can be had here; give others"
+            )
         if app is not None and under_test is not None:
             workload = app_workload(app, under_test, systems, directory)
             outcome.not_read = {f"sink {uid}": why for uid, why in under_test.not_read.items()}
         else:
             workload = WORKLOADS[name].make(name, systems, directory)
-        outcome.left_out = {f: why for f, why in systems.left_out.items() if f in wanted}
-        for what, why in {**outcome.left_out, **outcome.not_read}.items():
+        for what, why in outcome.not_read.items():
             say(f"left out: {what}: {why}")
-        outcome.faults = [fault for fault in wanted if fault not in outcome.left_out]
         outcome.sinks = [sink.name for sink in workload.sinks]
         steps = plan.steps(outcome.seed, outcome.faults, workload.failpoints)
         trial = Trial(workload, systems, outcome, say, stop_at_first=asked.stop_at_first)

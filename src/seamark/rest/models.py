@@ -35,6 +35,11 @@ def _documented(name: str, text: str, fields: Mapping[str, Any], **more: Any) ->
     return create_model(name, __doc__=text, **{**required, **more})
 
 
+def _all(type_: Any, names: str) -> dict[str, Any]:
+    """Return fields of one type, given their names with blanks between."""
+    return dict.fromkeys(names.split(), type_)
+
+
 class Hyphenated(BaseModel):
     """Flink writes some pages with hyphens, some with underscores."""
 
@@ -55,14 +60,12 @@ Text = Annotated[str, BeforeValidator(lambda value: str(getattr(value, "value", 
 """Read off an enum's member, or any value."""
 
 
-class Overview(Hyphenated):
-    """The number of jobs in each state; a driver has one job."""
-
-    jobs_running: int
-    jobs_finished: int
-    jobs_cancelled: int
-    jobs_failed: int
-    seamark_version: str
+Overview = _documented(
+    "Overview",
+    "The number of jobs in each state; a driver has one job.",
+    _all(int, "jobs_running jobs_finished jobs_cancelled jobs_failed") | {"seamark_version": str},
+    __base__=Hyphenated,
+)
 
 
 class JobIdWithStatus(BaseModel):
@@ -90,70 +93,48 @@ class JobDetails(Hyphenated):
 JobsOverview = _documented("JobsOverview", "``/jobs/overview``.", {"jobs": list[JobDetails]})
 
 
-class VertexMetrics(Hyphenated):
+VertexMetrics = _documented(
+    "VertexMetrics",
     """`records_per_second`, `busy_share` (0 to 1), `lag_records` and `watermark` (ms since 1970)
     are null where they are not known. A stateful operator's `read_records` counts the rows changed
-    in its state."""
-
-    read_records: int
-    write_records: int
-    read_bytes: int
-    write_bytes: int
-    accumulated_busy_time: int
-    records_per_second: float | None
-    busy_share: float | None
-    lag_records: int | None
-    watermark: int | None = None
-
-
-class Vertex(Hyphenated):
+    in its state.""",
+    _all(int, "read_records write_records read_bytes write_bytes accumulated_busy_time")
+    | _all(float | None, "records_per_second busy_share")
+    | {"lag_records": int | None},
+    watermark=(int | None, None),
+    __base__=Hyphenated,
+)
+Vertex = _documented(
+    "Vertex",
     """A source, stateful operator or sink; Seamark's are `kind`, `description`, `guarantee` and
-    `has_uid`: whether the program gave the uid, or `id` is Spark's number of the part."""
-
-    id: str
-    name: str
-    kind: str
-    description: str
-    guarantee: str
-    has_uid: bool
-    parallelism: int
-    status: str
-    start_time: int
-    end_time: int
-    duration: int
-    metrics: VertexMetrics
-
-
-class PlanInput(BaseModel):
-    """An edge: the feeding part, and its place among the inputs."""
-
-    id: str
-    num: int
-
-
-class PlanNode(BaseModel):
-    """A part of the plan, with its inputs."""
-
-    id: str
-    description: str
-    parallelism: int
-    inputs: list[PlanInput]
-
-
-class Plan(BaseModel):
-    """The graph of the job; every node comes after its inputs."""
-
-    jid: str
-    name: str
-    type: str
-    nodes: list[PlanNode]
-
-
-class JobPage(JobDetails):
-    """``/jobs/:id``."""
-
-    vertices: list[Vertex]
-    plan: Plan
+    `has_uid`: whether the program gave the uid, or `id` is Spark's number of the part.""",
+    _all(str, "id name kind description guarantee")
+    | {"has_uid": bool, "parallelism": int, "status": str}
+    | _all(int, "start_time end_time duration")
+    | {"metrics": VertexMetrics},
+    __base__=Hyphenated,
+)
+PlanInput = _documented(
+    "PlanInput",
+    "An edge: the feeding part, and its place among the inputs.",
+    {"id": str, "num": int},
+)
+PlanNode = _documented(
+    "PlanNode",
+    "A part of the plan, with its inputs.",
+    {"id": str, "description": str, "parallelism": int, "inputs": list[PlanInput]},  # type: ignore[valid-type]
+)
+Plan = _documented(
+    "Plan",
+    "The graph of the job; every node comes after its inputs.",
+    _all(str, "jid name type") | {"nodes": list[PlanNode]},  # type: ignore[valid-type]
+)
+JobPage = _documented(
+    "JobPage",
+    "``/jobs/:id``.",
+    {"vertices": list[Vertex], "plan": Plan},  # type: ignore[valid-type]
+    __base__=JobDetails,
+)
 
 
 class RestoredFrom(BaseModel):
@@ -208,26 +189,21 @@ class Lineage(BaseModel):
     executions: list[ExecutionPage]
 
 
-class Setting(BaseModel):
-    """Seamark's: a setting's value as text, and its origin."""
-
-    value: str
-    origin: str
-
-
-class ExecutionConfig(Hyphenated):
-    """`user_config` is Seamark's settings by key."""
-
-    restart_strategy: str
-    user_config: dict[str, Setting]
-
-
-class JobConfig(Hyphenated):
-    """``/jobs/:id/config``."""
-
-    jid: str
-    name: str
-    execution_config: ExecutionConfig
+Setting = _documented(
+    "Setting", "Seamark's: a setting's value as text, and its origin.", _all(str, "value origin")
+)
+ExecutionConfig = _documented(
+    "ExecutionConfig",
+    "`user_config` is Seamark's settings by key.",
+    {"restart_strategy": str, "user_config": dict[str, Setting]},  # type: ignore[valid-type]
+    __base__=Hyphenated,
+)
+JobConfig = _documented(
+    "JobConfig",
+    "``/jobs/:id/config``.",
+    _all(str, "jid name") | {"execution_config": ExecutionConfig},
+    __base__=Hyphenated,
+)
 
 
 class Externalization(BaseModel):
@@ -266,73 +242,44 @@ class CheckpointingConfig(BaseModel):
     num_retained: int
 
 
-class ExceptionEntry(BaseModel):
-    """`epoch` and `restarted` are Seamark's: the epoch hit, and whether the job went on."""
-
-    exceptionName: str  # noqa: N815 - Flink's name
-    stacktrace: str
-    timestamp: int
-    epoch: int
-    restarted: bool
-
-
-class ExceptionHistory(BaseModel):
-    """The newest first."""
-
-    entries: list[ExceptionEntry]
-    truncated: bool
-
-
+ExceptionEntry = _documented(
+    "ExceptionEntry",
+    "`epoch` and `restarted` are Seamark's: the epoch hit, and whether the job went on.",
+    _all(str, "exceptionName stacktrace") | _all(int, "timestamp epoch") | {"restarted": bool},
+)
+ExceptionHistory = _documented(
+    "ExceptionHistory",
+    "The newest first.",
+    {"entries": list[ExceptionEntry], "truncated": bool},  # type: ignore[valid-type]
+)
 JobExceptions = _documented(
     "JobExceptions", "``/jobs/:id/exceptions``.", {"exceptionHistory": ExceptionHistory}
 )
-
-
-class PartGuarantee(BaseModel):
-    """The best guarantee of a job with this part, and the reason."""
-
-    uid: str
-    kind: str
-    description: str
-    guarantee: str
-    why: str
-    places: list[str] = []
-
-
-class SinkGuarantee(BaseModel):
-    """How often a reader of one sink sees each source row."""
-
-    uid: str
-    guarantee: str
-    note: str
-    weakest: str
-    remedy: str
-    chain: list[str] = []
-
-
-class Finding(BaseModel):
-    """A fault, by its code in docs/findings.md. Errors stop a job at its start."""
-
-    code: str
-    name: str
-    severity: str
-    subject: str
-    found: str
-    remedy: str
-
-
-class Guarantees(BaseModel):
-    """Seamark's: the report of `seamark explain`."""
-
-    guarantee: str
-    weakest: str
-    remedy: str
-    parts: list[PartGuarantee]
-    sinks: list[SinkGuarantee]
-    sharing: list[str] = []
-    findings: list[Finding] = []
-
-
+PartGuarantee = _documented(
+    "PartGuarantee",
+    "The best guarantee of a job with this part, and the reason.",
+    _all(str, "uid kind description guarantee why"),
+    places=(list[str], []),
+)
+SinkGuarantee = _documented(
+    "SinkGuarantee",
+    "How often a reader of one sink sees each source row.",
+    _all(str, "uid guarantee note weakest remedy"),
+    chain=(list[str], []),
+)
+Finding = _documented(
+    "Finding",
+    "A fault, by its code in docs/findings.md. Errors stop a job at its start.",
+    _all(str, "code name severity subject found remedy"),
+)
+Guarantees = _documented(
+    "Guarantees",
+    "Seamark's: the report of `seamark explain`.",
+    _all(str, "guarantee weakest remedy")
+    | {"parts": list[PartGuarantee], "sinks": list[SinkGuarantee]},  # type: ignore[valid-type]
+    sharing=(list[str], []),
+    findings=(list[Finding], []),  # type: ignore[valid-type]
+)
 _types = get_type_hints(CheckpointStatistics)
 Counts = _documented(
     "Counts",
@@ -376,23 +323,13 @@ Checkpoints = _documented(
 )
 
 
-class SubtaskPage(BaseModel):
-    """One operator of one checkpoint, with its subtasks."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: int
-    status: str
-    summary: dict[str, Any]
-    subtasks: list[dict[str, Any]]
-
-
-class Problem(BaseModel):
-    """Why a request was not answered."""
-
-    errors: list[str]
-
-
+SubtaskPage = _documented(
+    "SubtaskPage",
+    "One operator of one checkpoint, with its subtasks.",
+    {"id": int, "status": str, "summary": dict[str, Any], "subtasks": list[dict[str, Any]]},
+    __config__=ConfigDict(extra="allow"),
+)
+Problem = _documented("Problem", "Why a request was not answered.", {"errors": list[str]})
 Series = _documented(
     "Series",
     "``/jobs/:id/series``, Seamark's: one column for each figure, null where it is unknown.",
@@ -449,25 +386,19 @@ class TriggerResponse(Hyphenated):
     request_id: str
 
 
-class OperationStatus(BaseModel):
-    """IN_PROGRESS or COMPLETED."""
-
-    id: str
-
-
-class FailureCause(Hyphenated):
-    """Why an operation failed, in one line."""
-
-    class_: str = Field(alias="class")
-    stack_trace: str
-
-
-class OperationFailed(Hyphenated):
-    """An operation that failed."""
-
-    failure_cause: FailureCause
-
-
+OperationStatus = _documented("OperationStatus", "IN_PROGRESS or COMPLETED.", {"id": str})
+FailureCause = _documented(
+    "FailureCause",
+    "Why an operation failed, in one line.",
+    _all(str, "class stack_trace"),
+    __base__=Hyphenated,
+)
+OperationFailed = _documented(
+    "OperationFailed",
+    "An operation that failed.",
+    {"failure_cause": FailureCause},
+    __base__=Hyphenated,
+)
 CheckpointTaken = _documented("CheckpointTaken", "The completed checkpoint.", {"checkpointId": int})
 SavepointTaken = _documented("SavepointTaken", "The savepoint's path.", {"location": str})
 SavepointProgress = _documented(
@@ -546,31 +477,23 @@ class TransactionsRequest(TriggerRequest):
         return self
 
 
-class SinkTransactions(BaseModel):
-    """Transactions as ``seamark txn list --json`` prints them, without `job`."""
-
-    transactions: list[dict[str, Any]]
-
-
-class RestorePlanPage(Hyphenated):
-    """The effect of a restore, as ``seamark run --plan --json`` prints it (docs/savepoints.md)."""
-
-    path: str
-    kind: str
-    format: str | None
-    from_: dict[str, Any] = Field(alias="from")
-    to: dict[str, Any]
-    claim_mode: str
-    restorable: bool
-    restored: bool
-    supersedes: dict[str, Any] | None
-    operators: list[dict[str, Any]]
-    sources: list[dict[str, Any]]
-    sinks: list[dict[str, Any]]
-    warnings: list[str]
-    problems: list[str]
-
-
+SinkTransactions = _documented(
+    "SinkTransactions",
+    "Transactions as ``seamark txn list --json`` prints them, without `job`.",
+    {"transactions": list[dict[str, Any]]},
+)
+RestorePlanPage = _documented(
+    "RestorePlanPage",
+    "The effect of a restore, as ``seamark run --plan --json`` prints it (docs/savepoints.md).",
+    {"path": str, "kind": str, "format": str | None}
+    | _all(dict[str, Any], "from to")
+    | {"claim_mode": str}
+    | _all(bool, "restorable restored")
+    | {"supersedes": dict[str, Any] | None}
+    | _all(list[dict[str, Any]], "operators sources sinks")
+    | _all(list[str], "warnings problems"),
+    __base__=Hyphenated,
+)
 JobEnded = _documented("JobEnded", "The terminal state of the job.", {"state": str})
 
 

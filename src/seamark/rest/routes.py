@@ -157,17 +157,17 @@ def _overview_routes(job: LiveJob, version: str) -> APIRouter:
     router = APIRouter()
     metrics = JobMetrics(job)
 
-    @router.get("/overview")
-    def overview() -> models.Overview:
+    @router.get("/overview", response_model=models.Overview)
+    def overview() -> Any:
         """Jobs by state."""
         state = job.state()
-        return models.Overview(
-            jobs_running=int(not state.is_terminal),
-            jobs_finished=int(state is JobState.FINISHED),
-            jobs_cancelled=int(state is JobState.CANCELED),
-            jobs_failed=int(state is JobState.FAILED),
-            seamark_version=version,
-        )
+        return {
+            "jobs_running": int(not state.is_terminal),
+            "jobs_finished": int(state is JobState.FINISHED),
+            "jobs_cancelled": int(state is JobState.CANCELED),
+            "jobs_failed": int(state is JobState.FAILED),
+            "seamark_version": version,
+        }
 
     @router.get("/health")
     async def health() -> models.JobIdWithStatus:

@@ -13,6 +13,7 @@ put files of his own beside them, or named a wrong directory.
 
 import logging
 import re
+import socket
 import threading
 import time
 from collections.abc import Collection
@@ -29,6 +30,7 @@ from seamark.contracts.spool import SPOOLS, parse_path
 from seamark.files import Directory, in_threads
 from seamark.files.location import same_place, storage_uri
 from seamark.jobs.checkpoint_history import exists, open_storage
+from seamark.jobs.driver import is_alive
 from seamark.jobs.listing import known_lineages
 from seamark.jobs.registry import find_job
 from seamark.model.errors import (
@@ -38,7 +40,7 @@ from seamark.model.errors import (
     SeamarkError,
     UserError,
 )
-from seamark.model.job_state import JobState
+from seamark.model.job_state import OUTSIDE
 from seamark.savepoints.record import (
     SAVEPOINT,
     TAKING,
@@ -220,7 +222,11 @@ def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
     storage, _, name = taking.job_directory.rpartition("/")
     try:
         job = find_job(storage, name)
-        runs = job.state is JobState.RUNNING and job.start.started_at < taking.begun_at
+        lives = not job.state.is_terminal and (
+            job.state not in OUTSIDE
+            or (job.start.host == socket.gethostname() and is_alive(job.start.pid))
+        )
+        runs = lives and job.start.started_at < taking.begun_at
     except (UserError, OSError):  # its directory is gone, or out of reach
         runs = False
     if runs:
@@ -282,11 +288,9 @@ _BESIDE = re.compile(r"\.(?P<name>.+)\.(crc|[0-9a-f]{16}\.tmp)")
 
 def remove_savepoint(files: Directory, listed: Collection[str] = ()) -> list[str]:
     """Delete the savepoint in `files`; `listed` are the files in its record, if it has one. Return
-    the other files of its directory; if there are any, the directory stays.
-
-    After a kill -9 it can be called again: ``savepoint.json`` goes first, so that the rest is an
-    incomplete savepoint, and ``taking.json``, which describes it, goes last. Raises OSError.
-    """
+    the other files of its directory; if there are any, the directory stays. After a kill -9 it can
+    be called again: ``savepoint.json`` goes first, so that the rest is an incomplete savepoint, and
+    ``taking.json``, which describes it, goes last. Raises OSError."""
     present = files.tree()
     own = [path for path in present if _is_own(path, listed)]
     first = [path for path in own if path == SAVEPOINT]

@@ -177,10 +177,8 @@ def write_savepoint(files: Directory, savepoint: SavepointRecord) -> None:
 
 
 def read_savepoint(files: Directory) -> SavepointRecord:
-    """Read ``savepoint.json``, and none of the other files.
-
-    Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError.
-    """
+    """Read ``savepoint.json``, and none of the other files. Raises SavepointError if there is no
+    savepoint or an incomplete one, CorruptRecordError."""
     try:
         return load_record(files, KIND, SAVEPOINT, partial(_savepoint, files.uri))
     except FileNotFoundError:

@@ -14,11 +14,9 @@ from seamark.spark.session import spark_session
 
 class Savepoint:
     """A savepoint at `path`, a directory on any file system that Spark reaches; `read_state` and
-    `with_state` need a canonical one.
-
-    Reads only ``savepoint.json`` at first. Uses the active Spark session, or makes one. Raises
-    SavepointError if there is no whole savepoint, CorruptRecordError if its record is damaged.
-    """
+    `with_state` need a canonical one. Reads only ``savepoint.json`` at first. Uses the active Spark
+    session, or makes one. Raises SavepointError if there is no whole savepoint, CorruptRecordError
+    if its record is damaged."""
 
     def __init__(self, path: str | Path) -> None:
         self._spark = spark_session("seamark savepoint")
@@ -36,11 +34,9 @@ class Savepoint:
         self, uid: str, *, family: str | None = None, store: str | None = None
     ) -> DataFrame:
         """Return an operator's state: columns `key` and `value`, both structs, and `sequence`, the
-        place of a value in a list state (else null).
-
-        `family`: the state variable of a `transformWithState`. `store`: the side of a join,
-        ``left`` or ``right``, for its rows. Raises SavepointError with the existing names.
-        """
+        place of a value in a list state (else null). `family`: the state variable of a
+        `transformWithState`. `store`: the side of a join, ``left`` or ``right``, for its rows.
+        Raises SavepointError with the existing names."""
         return editing.read_state(self._spark, self.record, uid, family=family, store=store)
 
     def with_state(

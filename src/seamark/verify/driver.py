@@ -45,11 +45,9 @@ def kill_marked(mark: str) -> None:
 
 
 class DriverProcess:
-    """One run of one program, from its start to its death.
-
-    `failpoint` is the value of SEAMARK_FAILPOINT. The program's output goes to `log`. Under
-    spark-submit the driver's own process is the JVM, and Python is its child.
-    """
+    """One run of one program, from its start to its death. `failpoint` is the value of
+    SEAMARK_FAILPOINT. The program's output goes to `log`. Under spark-submit the driver's own
+    process is the JVM, and Python is its child."""
 
     living: "ClassVar[set[DriverProcess]]" = set()
     """All drivers started here, until their `kill_tree`."""

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from typing import Literal
 
 Side = Literal["request", "reply"]
-
-
 _END_TRANSACTION = (26).to_bytes(2, "big")
 """Kafka's number of the request that commits or aborts a transaction."""
 
@@ -27,11 +25,9 @@ def _commits(data: bytes) -> bool:
 
 
 class CuttingProxy:
-    """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server.
-
-    When told to, it cuts one connection, the first to get there; it passes on new ones. `target`
-    may be set later, before the first connection.
-    """
+    """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server. When
+    told to, it cuts one connection, the first to get there; it passes on new ones. `target` may be
+    set later, before the first connection."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.target = (host, port)

@@ -64,11 +64,23 @@ def log_consumer(servers: str, topic: str, isolation: str = "read_committed") ->
 
 
 class _Reader(threading.Thread):
-    """A thread that reads until `close`."""
+    """A thread that reads until `close`. `error` has ended it before."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self._end = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Read until the end."""
+        try:
+            self.follow()
+        except Exception as error:  # told in the end: a run with fewer eyes is not good
+            self.error = error
+
+    def follow(self) -> None:
+        """Read until `close`."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Read no more."""
@@ -85,8 +97,8 @@ class TopicFollower(_Reader):
         self._consumer = log_consumer(servers, topic)
         self._take = take
 
-    def run(self) -> None:
-        """Read until the end."""
+    def follow(self) -> None:
+        """See `_Reader`."""
         while not self._end.is_set():
             messages = [m for m in self._consumer.consume(1000, 0.1) if m.error() is None]
             if messages:
@@ -103,11 +115,9 @@ def read_log(
     to_the_end: bool = True,
 ) -> None:
     """Call `take` with each message of a topic up to its end, as a new read_committed reader sees
-    them; or, without `to_the_end`, up to the first open transaction of each partition.
-
-    Raises AssertionError if an open transaction still hides the end at the timeout, or the broker
-    has not answered by then.
-    """
+    them; or, without `to_the_end`, up to the first open transaction of each partition. Raises
+    AssertionError if an open transaction still hides the end at the timeout, or the broker has not
+    answered by then."""
     from confluent_kafka import KafkaError
 
     consumer = log_consumer(servers, topic)
@@ -155,8 +165,8 @@ class Poller(_Reader):
         super().__init__()
         self._read, self._pause_s, self._take = read, pause_s, take
 
-    def run(self) -> None:
-        """Read until the end."""
+    def follow(self) -> None:
+        """See `_Reader`."""
         pause_s = self._pause_s
         while not self._end.wait(pause_s):
             begun = time.monotonic()
@@ -185,6 +195,10 @@ class WatchedSink(ABC):
         """Read no more."""
         for reader in self._readers:
             reader.close()
+
+    def failed(self) -> list[Exception]:
+        """Return what has ended readers before `close`."""
+        return [reader.error for reader in self._readers if reader.error is not None]
 
 
 class WatchedTopic(WatchedSink):
@@ -296,17 +310,15 @@ class WatchedTable(WatchedSink):
         return Read(self.name, reader, begun_s, time.time(), numbers, atomic=True, times=times)
 
 
-def postgres_query(
-    url: str, table: str, number: str, times: str = "1"
-) -> Callable[[], tuple[Numbers, Numbers]]:
-    """Return a query of a table; `number` and `times` are SQL. A table that is missing is empty."""
+def postgres_query(url: str, table: str, number: str) -> Callable[[], tuple[Numbers, Numbers]]:
+    """Return a query of a table of rows; `number` is SQL. A table that is missing is empty."""
 
     def query() -> tuple[Numbers, Numbers]:
         import psycopg
 
         # Rows without a number are phantoms.
         sql = (
-            f"COPY (SELECT coalesce(({number})::bigint, -1), ({times})::bigint FROM {table}) "
+            f"COPY (SELECT coalesce(({number})::bigint, -1), 1::bigint FROM {table}) "
             "TO STDOUT (FORMAT binary)"
         )
         try:
@@ -329,7 +341,7 @@ def postgres_query(
 def sqlite_query(
     database: Path, table: str, number: str, times: str = "1"
 ) -> Callable[[], tuple[Numbers, Numbers]]:
-    """As `postgres_query`, of an SQLite database."""
+    """As `postgres_query`, of an SQLite database; `times` is SQL too."""
 
     def query() -> tuple[Numbers, Numbers]:
         if not database.exists():

@@ -282,6 +282,8 @@ class Trial:
         self._learn()
         for sink in self._workload.sinks:
             sink.close()
+            for error in sink.failed():
+                self._job.fail(f"{sink.name}: a reader has failed: {error!r}")
         for stream, checker in self._checkers.items():
             finals = {}
             for sink in self._workload.sinks:

@@ -40,6 +40,11 @@ def test_an_empty_file_is_called_empty() -> None:
         open_envelope("prepared", b"", "x")
 
 
+def test_a_file_of_brackets_is_called_overwritten() -> None:
+    with pytest.raises(CorruptRecordError, match="not JSON"):
+        open_envelope("prepared", b"[" * 100_000, "x")
+
+
 def test_another_kind_and_another_version_are_named() -> None:
     with pytest.raises(CorruptRecordError, match="not a seamark/sealed record"):
         open_envelope("sealed", seal_envelope("prepared", BODY), "x")

@@ -14,18 +14,19 @@ class Listener:
     """From `with` to its end: answers each path of `pages` with its value as JSON, or with its
     HTTPStatus, all others with `{}`.
 
-    `seen` has the method, path and ``Authorization`` header of each request.
+    `seen` has the method, path and ``Authorization`` header of each request, `bodies` the bodies.
     """
 
     def __init__(self, pages: Mapping[str, Any]) -> None:
         self.pages = dict(pages)
         self.seen: list[tuple[str, str, str | None]] = []
+        self.bodies: list[bytes] = []
         listener = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 listener.seen.append((self.command, self.path, self.headers["Authorization"]))
-                self.rfile.read(int(self.headers["Content-Length"] or 0))
+                listener.bodies.append(self.rfile.read(int(self.headers["Content-Length"] or 0)))
                 page = listener.pages.get(f"{self.command} {self.path}", {})
                 body = page if isinstance(page, bytes) else json.dumps(page).encode()
                 self.send_response(page if isinstance(page, HTTPStatus) else 200)

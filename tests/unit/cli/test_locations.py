@@ -177,6 +177,9 @@ def test_its_target_is_audited(tmp_path: Path) -> None:
     code, said = call("audit", *at)
     assert code == 0, said
     assert "3 rows expected, 3 found" in said
+    code, said = call("audit", *at, "--epochs", "1")  # no column tells the rows' epoch
+    assert code == 4, said
+    assert "No sink was compared" in said and "Nothing is wrong" not in said
     with sqlite3.connect(tmp_path / "x.db") as database:
         database.execute("DELETE FROM t WHERE id = 2")
     code, said = call("audit", *at)

@@ -20,6 +20,7 @@ PROGRAMS = {
     "file": "",
     "empty.toml": '[checkpoint]\nstorage = ""\n',
     "number.toml": "[checkpoint]\nstorage = 3\n",
+    "odd/savepoint.json/file": "",
 }
 TYPED = [
     ("list --storage file", {}, "file is not there, or is no directory", "SEAMARK_STORAGE"),
@@ -45,6 +46,20 @@ TYPED = [
     ("run --job b jobless.py", {}, "--job had no effect", "call job.run()"),
     ("savepoint inspect none", {}, "none: there is no savepoint here", "check the path"),
     ("topic create a --bootstrap-servers=", {}, "--bootstrap-servers is ''", "HOST:PORT"),
+    ("run --from-savepoint= jobless.py", {}, "-s is ''", "give the path of a savepoint"),
+    ("run --plan --from-savepoint= jobless.py", {}, "-s is ''", "give the path of a savepoint"),
+    ("run --job= jobless.py", {}, "--job is ''", "give the name of a job"),
+    ("run -p 4294967296 jobless.py", {}, "'-p'", "2147483647"),
+    ("savepoint inspect odd", {}, "seamark: [Errno 21] Is a directory: '", "savepoint.json'"),
+    ("savepoint dispose odd", {}, "seamark: [Errno 21] Is a directory: '", "savepoint.json'"),
+    ("offsets show ./odd", {}, "seamark: [Errno 21] Is a directory: '", "savepoint.json'"),
+    ("verify --minutes 0 --report no/x.html", {}, "--report no/x.html", "that you may write into"),
+    ("verify --minutes 0 --report odd", {}, "'--report'", "is a directory"),
+    ("audit --location odd --sink a", {}, "--sink", "go with APP.PY"),
+    ("audit --location odd -D checkpoint.interval=1s", {}, "-D", "go with APP.PY"),
+    ("audit --options file jobless.py", {}, "--options goes with --location", ""),
+    ("txn list --options file jobless.py", {}, "--options goes with --location", ""),
+    ("txn list --location odd --job a", {}, "--job", "go with APP.PY"),
     ("stop none --timeout often", {}, "'often' is not a duration", ""),
 ]  # fmt: skip
 
@@ -52,6 +67,7 @@ TYPED = [
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     for name, text in PROGRAMS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="latin-1")
     return tmp_path
 

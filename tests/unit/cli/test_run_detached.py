@@ -13,8 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from seamark.api.settings import _from_command_line
+from seamark.cli.main import app
 from seamark.model.errors import UserError
 from seamark.operations.run import Program
 from tests.chaos.driver import wait_until
@@ -155,6 +157,37 @@ def test_what_cannot_reach_a_driver_is_refused(home: Path) -> None:
     spark = {"--master": "spark://h:7077", "--deploy-mode": "cluster"}
     with pytest.raises(UserError, match="driver on YARN and Kubernetes alone"):
         Program("app.py", spark=spark).command()
+
+
+ANNOUNCED = """
+import os, time
+from seamark.checkpoint.executions import ExecutionStart, announce
+start = ExecutionStart('a' * 32, 'j', 'h', os.getpid(), 1.0, {url!r})
+announce(start, 'file:///s/j')
+open('pid', 'w').write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "says"),
+    [
+        ("", 0, "has been started with JobID " + "a" * 32 + ": UNREACHABLE"),
+        ("http://127.0.0.1:9", 3, "nothing answers at http://127.0.0.1:9"),
+    ],
+    ids=["rest.enabled=false", "a wrong rest.advertised_address"],
+)
+def test_a_driver_that_cannot_be_asked_is_not_waited_for_without_an_end(
+    home: Path, monkeypatch: pytest.MonkeyPatch, url: str, code: int, says: str
+) -> None:
+    monkeypatch.setattr("seamark.operations.run_detached.SILENT_S", 0.5)
+    Path("app.py").write_text(ANNOUNCED.format(url=url))
+    try:
+        ended = CliRunner().invoke(app, ["run", "-d", "app.py"])
+        assert ended.exit_code == code, ended.output
+        assert says in ended.output
+    finally:
+        os.kill(int(Path("pid").read_text()), signal.SIGKILL)
 
 
 def test_the_started_job_is_told_to_scripts_as_json(home: Path) -> None:

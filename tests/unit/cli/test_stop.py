@@ -90,6 +90,19 @@ def test_a_stop_takes_a_savepoint_if_it_is_told_where_or_the_jobs_settings_are(
     assert ended.exit_code == 3, "no end is recorded"
 
 
+@pytest.mark.parametrize(
+    "verb", ["savepoint clicks sp", "stop clicks -p sp", "cancel clicks -s sp"]
+)
+def test_a_savepoints_directory_is_relative_to_where_it_was_typed(
+    tmp_path: Path, driver: Listener, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """The driver has a working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    Job(tmp_path / "store", driver, None)
+    call(*verb.split())
+    assert f'"{tmp_path.as_uri()}/sp"'.encode() in b"".join(driver.bodies)
+
+
 def test_a_savepoint_that_nobody_asked_for_does_not_hold_up_a_stop_unseen(
     tmp_path: Path, driver: Listener
 ) -> None:

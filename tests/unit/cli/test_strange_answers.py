@@ -3,9 +3,13 @@ paragraph and no traceback."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+import time
 from collections.abc import Iterator
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +111,37 @@ def test_without_new_rows_since_its_restore_a_checkpoint_is_the_restored_one(
     driver.pages[f"GET {JOB}/checkpoints"]["latest"]["restored"]["id"] = 6
     with pytest.raises(AssertionError, match="its driver answers 404"):
         call(*CHANGES[0], "--storage", storage)
+
+
+def test_an_answer_that_comes_by_drops_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the recorded address another program streams, each byte in time and never the last."""
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("seamark.jobs.driver.WHOLE_S", 0.5)
+    over = threading.Event()
+
+    class Dropping(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            for _ in range(600):
+                if over.wait(0.1):
+                    return
+                with contextlib.suppress(OSError):
+                    self.wfile.write(b" ")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Dropping)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        storage = record(tmp_path, f"http://127.0.0.1:{server.server_port}", DriverToken(JID).sign)
+        begun = time.monotonic()
+        assert "UNREACHABLE" in call("list", "--storage", storage).output
+        assert time.monotonic() - begun < 30
+    finally:
+        over.set()
+        server.shutdown()
+        server.server_close()

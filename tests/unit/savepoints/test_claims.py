@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from seamark.checkpoint.envelope import seal_envelope
+from seamark.checkpoint.executions import ExecutionEnd, ExecutionStart, ExecutionStore
 from seamark.cli.main import app
 from seamark.files import Directory
 from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError, SavepointError
+from seamark.model.job_state import JobState
 from seamark.protocol.procedures import supersede
 from seamark.savepoints.claims import claim, dispose, read_claim
 from seamark.savepoints.record import write_savepoint, write_taking
@@ -134,6 +138,18 @@ def test_one_that_was_cut_off_goes_only_if_that_is_said(tmp_path: Path) -> None:
     begun(tmp_path / "savepoint", tmp_path / "store" / "clicks")
     with pytest.raises(SavepointError, match=r"of job 'clicks', epoch 7, is not whole.*cut off"):
         dispose(str(tmp_path / "savepoint"))
+    dispose(str(tmp_path / "savepoint"), incomplete=True)
+    assert not (tmp_path / "savepoint").exists()
+
+
+def test_one_of_a_driver_that_lives_is_spared_whether_it_answers_or_not(tmp_path: Path) -> None:
+    job = lineage(tmp_path / "store/clicks", 1).files
+    start = ExecutionStart("a" * 32, "clicks", socket.gethostname(), os.getpid(), 1000.0, "")
+    ExecutionStore(job).begin(start)
+    begun(tmp_path / "savepoint", tmp_path / "store/clicks")
+    with pytest.raises(SavepointError, match="its driver still runs: it may be writing it"):
+        dispose(str(tmp_path / "savepoint"), incomplete=True)
+    ExecutionStore(job).end(1, ExecutionEnd(JobState.FINISHED, 2000.0))
     dispose(str(tmp_path / "savepoint"), incomplete=True)
     assert not (tmp_path / "savepoint").exists()
 

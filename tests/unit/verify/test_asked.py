@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 from seamark.cli.main import app
 from seamark.model.errors import ConfigurationError
-from seamark.operations.verify import Verification, verify
+from seamark.operations.verify import Verification, _run, verify
+from seamark.operations.verify_app import AppUnderTest, DeclaredApp
+from seamark.verify.outcome import Outcome
 
 
 def test_the_command_repeats_it() -> None:
@@ -30,3 +35,16 @@ def test_brokers_are_not_those_of_a_kafka_that_is_there() -> None:
     )
     assert done.exit_code == 2
     assert "--brokers" in done.output and "--kafka" in done.output
+
+
+def test_a_run_without_any_of_its_faults_is_refused(tmp_path: Path) -> None:
+    """A Kafka that was given is left alone: nothing would be tried out, and all would be good."""
+    app = AppUnderTest(Path("app.py"), kafka="127.0.0.1:9")
+    outcome = Outcome("app.py", 1, "", time.time(), faults=["broker", "connection"])
+    said: list[str] = []
+    with pytest.raises(ConfigurationError, match="none of broker, connection can be had here"):
+        _run(
+            Verification(app=app), DeclaredApp("job", "topic", False, {}, {}), outcome,
+            tmp_path, said.append,
+        )  # fmt: skip
+    assert any("Kafka at 127.0.0.1:9 was given" in line for line in said)

@@ -9,12 +9,9 @@ from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference.
-
-    `part` is ``savepoint``, ``source``, ``operator`` or ``sink``; `uid` is of the source, operator
-    or sink, else empty; `old` and `new` are None if there is no value. A part in only one of the
-    two savepoints differs in `what` = ``present`` alone.
-    """
+    """One difference. `part` is ``savepoint``, ``source``, ``operator`` or ``sink``; `uid` is of
+    the source, operator or sink, else empty; `old` and `new` are None if there is no value. A part
+    in only one of the two savepoints differs in `what` = ``present`` alone."""
 
     part: str
     uid: str

@@ -99,11 +99,9 @@ def choose(
     sources: Sequence[Source], at: str, uid: str | None, change: Change
 ) -> list[tuple[Source, Change]]:
     """Return the Kafka sources affected by a change, each with its part of it: the source `uid`, or
-    all. `at` is the savepoint's name in an error.
-
-    Raises SavepointError if `uid` is unknown or reads no Kafka, if no source reads Kafka, or if the
-    change names a topic that none of them reads, or a partition that may belong to several.
-    """
+    all. `at` is the savepoint's name in an error. Raises SavepointError if `uid` is unknown or
+    reads no Kafka, if no source reads Kafka, or if the change names a topic that none of them
+    reads, or a partition that may belong to several."""
     known = {source.uid: source for source in sources}
     if uid is not None and uid not in known:
         has = ", ".join(map(repr, known)) or "none"
@@ -149,10 +147,8 @@ def why_fixed(offset: Any) -> str:
 
 
 def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]]) -> list[Move]:
-    """Return each partition of a Kafka source with its offset now and after `change`.
-
-    `there`: a topic's partitions at the brokers. Raises SavepointError if two topics become one.
-    """
+    """Return each partition of a Kafka source with its offset now and after `change`. `there`: a
+    topic's partitions at the brokers. Raises SavepointError if two topics become one."""
     old = partitions_of(source.offset)
     names = _topics_after(source, change)
     if len(set(names)) < len(names):

@@ -43,10 +43,8 @@ _EPOCH_PATH = re.compile(r"(?P<job>.+)/epochs/(?P<epoch>\d+)")
 def find_checkpoint(
     spark: SparkSession, path: str, epoch: int | None = None
 ) -> tuple[CheckpointStore, Inspection]:
-    """Return the job's directory and the whole checkpoint at `path`; `epoch`: chosen before.
-
-    Raises RestoreError if there is none certainly decided; DamagedCheckpointError.
-    """
+    """Return the job's directory and the whole checkpoint at `path`; `epoch`: chosen before. Raises
+    RestoreError if there is none certainly decided; DamagedCheckpointError."""
     match = _EPOCH_PATH.fullmatch(path)
     directory = match["job"] if match else path
     if not match:

@@ -21,7 +21,7 @@ from seamark.checkpoint.drained import undrained
 from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, log_version, metadata_at, read_log
 from seamark.files import Directory
 from seamark.model import failpoints
-from seamark.model.errors import CheckpointError, RestoreError
+from seamark.model.errors import CheckpointError
 from seamark.run.keyed_operator import IN_FLIGHT
 from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
 from seamark.savepoints.restore.target import create
@@ -71,11 +71,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class NewOperator:
-    """A stateful operator of the new job without state in the savepoint: it begins empty.
-
-    Spark still needs its state at the savepoint's epoch, with the metadata `planned` for the
-    operator under its number `index`.
-    """
+    """A stateful operator of the new job without state in the savepoint: it begins empty. Spark
+    still needs its state at the savepoint's epoch, with the metadata `planned` for the operator
+    under its number `index`."""
 
     index: int
     planned: PlannedState
@@ -99,41 +97,34 @@ def fit_problems(
     partitions: int | None,
 ) -> list[str]:
     """Return why the placed operators cannot go onto this backend and number of partitions (None:
-    the savepoint's), a line for each reason."""
-    problems = native_problems(spark, savepoint, backend, partitions or savepoint.partitions)
-    if backend is StateBackend.HASHMAP:
-        placed = [o for o in savepoint.operators if o.uid in placement.operators]
-        problems += hashmap_problems(placed)
-    return problems
-
-
-def native_problems(
-    spark: SparkSession, savepoint: SavepointRecord, backend: StateBackend, partitions: int
-) -> list[str]:
-    """Return why a native savepoint does not fit this backend and number of partitions, a line for
-    each reason; [] for a canonical one, whose rows can go anywhere."""
-    if savepoint.type is not SavepointType.NATIVE:
-        return []
-    saved = log_version(
-        open_files(spark, savepoint.uri, make=False), f"spark/commits/{savepoint.epoch}"
-    )
-    wanted = given_format(spark) or saved
+    the savepoint's), a line for each reason. The rows of a canonical savepoint go onto any number,
+    and onto any backend that can hold them."""
     problems = []
-    if backend.value != savepoint.state_backend:
-        problems.append(
-            f"state_backend is {backend.value!r}, and its state is of {savepoint.state_backend!r}"
+    if savepoint.type is SavepointType.NATIVE:
+        saved = log_version(
+            open_files(spark, savepoint.uri, make=False), f"spark/commits/{savepoint.epoch}"
         )
-    if partitions != savepoint.partitions:
-        problems.append(
-            f"parallelism is {partitions}, and its state has {savepoint.partitions} partitions"
-        )
-    if wanted != saved:
-        problems.append(f"{FORMAT} is {wanted}, and its state is of format {saved}")
-    return [
+        wanted = given_format(spark) or saved
+        of_backend = savepoint.state_backend
+        if backend.value != of_backend:
+            problems.append(
+                f"state_backend is {backend.value!r}, and its state is of {of_backend!r}"
+            )
+        if partitions not in (None, savepoint.partitions):
+            problems.append(
+                f"parallelism is {partitions}, and its state has {savepoint.partitions} partitions"
+            )
+        if wanted != saved:
+            problems.append(f"{FORMAT} is {wanted}, and its state is of format {saved}")
+    problems = [
         f"{problem}; a native savepoint is a copy of the state's files: leave that as it is, or "
         "take a savepoint of type canonical"
         for problem in problems
     ]
+    if backend is StateBackend.HASHMAP:
+        placed = [o for o in savepoint.operators if o.uid in placement.operators]
+        problems += hashmap_problems(placed)
+    return problems
 
 
 def _new_format(spark: SparkSession, operators: Iterable[Operator]) -> int:
@@ -187,8 +178,7 @@ def restore_canonical(
     written last: without it the restore was cut off, and a repeated call with the same arguments
     completes it. With it, the call does nothing.
 
-    Raises RestoreError if a native savepoint does not fit, or for less than 1 partition;
-    CheckpointError if the written rows are not the savepoint's.
+    Raises CheckpointError if the written rows are not the savepoint's.
     """
     files = open_files(spark, target)
     epoch = savepoint.epoch
@@ -197,10 +187,6 @@ def restore_canonical(
     placement = placement or Placement.unchanged(savepoint)
     backend = backend or StateBackend(savepoint.state_backend)
     partitions = partitions or savepoint.partitions
-    if problems := native_problems(spark, savepoint, backend, partitions):
-        raise RestoreError(f"restore of {savepoint.uri}: {'; '.join(problems)}")
-    if partitions < 1:
-        raise RestoreError(f"restore: {partitions} state partitions; give at least 1")
     source = open_files(spark, savepoint.uri, make=False)
     settings = new_settings(savepoint, backend, partitions)
     create(files, "metadata", json.dumps({"id": query_id}).encode())

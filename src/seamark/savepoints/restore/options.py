@@ -33,9 +33,10 @@ class RestoreOptions:
 
     def __post_init__(self) -> None:
         given = self.parallelism
-        if given is not None and (not isinstance(given, int) or given < 1):
+        if given is not None and (not isinstance(given, int) or not 0 < given < 2**31):
             raise ConfigurationError(
-                f"Job {self.job_name!r}: parallelism is {given!r}; give a whole number from 1"
+                f"Job {self.job_name!r}: parallelism is {given!r}; give a whole number from 1 to "
+                "2147483647"
             )
         if self.claim_mode not in [mode.value for mode in ClaimMode]:
             raise ConfigurationError(

@@ -38,9 +38,12 @@ _ROW_COUNTER = "$rowCounter"
 _TIMERS, _TIMER_INDEX = "_keyToTimestamp", "_timestampToKey"
 
 
+_schema = StructType.fromJson
+
+
 def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
     """Return why rows cannot be given for this part of an operator's state, "" if they can."""
-    if operator.name.startswith(_ALONE):
+    if operator.name.startswith((*_ALONE, _SESSION)):
         return ""
     if operator.name.startswith(_JOIN):
         if store.name.endswith(ROWS_OF_JOIN):
@@ -49,8 +52,6 @@ def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
             side = store.name.removesuffix(_COUNTS_OF_JOIN)
             return f"it follows from the rows; give those, store={side + ROWS_OF_JOIN!r}"
         return "this state format of joins is not known here"
-    if operator.name.startswith(_SESSION):
-        return ""
     if not operator.name.startswith(_TRANSFORM):
         return "this type of operator is not known here"
     if family.kind == "index" or family.name.endswith(_TIMER_INDEX):
@@ -63,10 +64,8 @@ def with_dependents(
     at: str, operator: Operator, store: Store, family: ColumnFamily, state: DataFrame
 ) -> Frames:
     """Return all frames to be written if this family's rows are to be `state`, in the family's
-    columns. They include `state` itself, in Spark's own form.
-
-    Raises SavepointError, with the savepoint's name `at`, if `state` contradicts itself.
-    """
+    columns. They include `state` itself, in Spark's own form. Raises SavepointError, with the
+    savepoint's name `at`, if `state` contradicts itself."""
     if operator.name.startswith(_SESSION):
         _require_sessions(f"savepoint {at}: operator {operator.uid!r}", family, state)
     state = _normalised(operator, family, state)
@@ -205,10 +204,6 @@ _INDEXES: Mapping[str, Callable[[ColumnFamily, ColumnFamily, DataFrame], DataFra
     "$min": _least_index,
     "$ttl": _ttl_index,
 }
-
-
-def _schema(json: Any) -> StructType:
-    return StructType.fromJson(json)
 
 
 def _struct(json: Any, parts: list[Column], name: str) -> Column:

@@ -45,16 +45,13 @@ def describe_operators(
     layout: StateLayout, source: Directory, epoch: int, uids: OperatorUids
 ) -> list[Operator]:
     """Return the stateful operators of `source` as of `epoch`, with schemas, without row counts."""
+
+    def of_files(store: Store, index: int) -> Store:
+        families = (replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN) for family in store.families)
+        return replace(store, path=f"state/{index}", families=tuple(families))
+
     operators = [layout.operator(info, uids)[0] for info in read_operators(source, epoch)]
-    return [
-        replace(operator, stores=tuple(_of_files(operator.index, s) for s in operator.stores))
-        for operator in operators
-    ]
-
-
-def _of_files(index: int, store: Store) -> Store:
-    families = (replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN) for family in store.families)
-    return replace(store, path=f"state/{index}", families=tuple(families))
+    return [replace(o, stores=tuple(of_files(s, o.index) for s in o.stores)) for o in operators]
 
 
 def copy_state(
@@ -66,10 +63,8 @@ def copy_state(
     aside: bool,
 ) -> dict[str, tuple[int, int]]:
     """Copy the `needed` files of the state (`state_files`) from a Spark checkpoint location into
-    the savepoint `files`; return bytes and CRC-32 of each. `aside`: as in `read_files`.
-
-    Raises DamagedCheckpointError with the name of each missing or damaged file.
-    """
+    the savepoint `files`; return bytes and CRC-32 of each. `aside`: as in `read_files`. Raises
+    DamagedCheckpointError with the name of each missing or damaged file."""
     copied = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
     problems = problems_of(source.uri, copied)
     if problems:

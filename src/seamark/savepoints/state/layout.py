@@ -147,10 +147,8 @@ class StoreState:
 
 class StateLayout:
     """Describes stores. Reads their schemas at `described`; their rows lie at `location`. Both are
-    Spark checkpoint locations, or `described` is a savepoint's ``spark`` directory.
-
-    `settings` come from the offset log; `format_version` is Spark's checkpoint format.
-    """
+    Spark checkpoint locations, or `described` is a savepoint's ``spark`` directory. `settings` come
+    from the offset log; `format_version` is Spark's checkpoint format."""
 
     def __init__(
         self,
@@ -210,7 +208,8 @@ class StateLayout:
             name = schema.colFamilyName()
             internal = name.startswith("$")
             base = base_of_family(jvm, name) if variables else name
-            variable = _variable_of(name, base, variables)
+            # Of a transformWithState; Spark extracts a key's columns by it.
+            variable = next((v for v in variables if v.stateName() in (name, base)), None)
             # The indexes of a list have one value for a key.
             several = has_several_values(jvm, name, None if internal else variable)
             java_families.append(
@@ -225,43 +224,22 @@ class StateLayout:
                 state, self._hadoop, self._list(paths)
             )
             provider = self._class(_STATE + "InMemoryStateSchemaProvider")(metadata)
-        java = self._store(
-            operator.index if index is None else index,
-            operator.name,
-            info.name,
-            java_list(jvm, java_families),
-            some(provider),
-            use_families=operator.is_transform_with_state or len(families) > 1,
-            keyed=is_keyed(operator.name, families),
-        )
-        return StoreState(info, java, tuple(java_families), tuple(families))
-
-    def _store(
-        self,
-        index: int,
-        operator: str,
-        name: str,
-        families: Any,
-        schemas: Any,
-        *,
-        use_families: bool,
-        keyed: bool = True,
-    ) -> Any:
         join_format = int(self._settings.get(JOIN_FORMAT, "2"))
-        return self._classes.new(
+        java = self._classes.new(
             "Store",
             f"{self._location}/state",
-            self._class("java.lang.Long")(index),
-            operator,
-            name,
-            self._class("scala.Option").apply(self._class("java.lang.Integer")(join_format)),
+            self._class("java.lang.Long")(operator.index if index is None else index),
+            operator.name,
+            info.name,
+            some(self._class("java.lang.Integer")(join_format)),
             self._conf,
             self._class("org.apache.spark.util.SerializableConfiguration")(self._hadoop),
-            schemas,
-            families,
-            use_families,
-            keyed,
+            some(provider),
+            java_list(jvm, java_families),
+            operator.is_transform_with_state or len(families) > 1,
+            is_keyed(operator.name, families),
         )
+        return StoreState(info, java, tuple(java_families), tuple(families))
 
     def _variables(self, operator: OperatorInfo) -> list[Any]:
         if not operator.is_transform_with_state:
@@ -318,15 +296,6 @@ class StateLayout:
 def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:
     """Whether an operator's rows are spread by a key: not of a limit, or without grouping."""
     return operator != "globalLimit" and any(f.key_schema["fields"] for f in families)
-
-
-def _variable_of(family: str, base: str, variables: Sequence[Any]) -> Any:
-    """Return the state variable behind a column family of a transformWithState; Spark extracts a
-    key's columns by it."""
-    for variable in variables:
-        if variable.stateName() in (family, base):
-            return variable
-    return None
 
 
 def _family(schema: Any, variable: Any, several: bool, internal: bool) -> ColumnFamily:

@@ -66,10 +66,8 @@ class StateMetadata:
         self, old: int, new: int, partitions: int, location: str, epoch: int | None = None
     ) -> dict[str, bytes]:
         """Return the files of operator `old` as files of operator `new`, with `partitions` state
-        partitions, in the checkpoint location with the URI `location`, by path below it.
-
-        `epoch`: the oldest epoch committed there. Spark would delete the metadata of an older one.
-        """
+        partitions, in the checkpoint location with the URI `location`, by path below it. `epoch`:
+        the oldest epoch committed there. Spark would delete the metadata of an older one."""
         moved = {}
         for path in self.paths:
             match = _OPERATOR_FILE.fullmatch(path)

@@ -256,11 +256,8 @@ def write_rows(
 ) -> tuple[int, list[str]]:
     """Write `rows` (None: no rows) as `version` of a store with `partitions` partitions; return the
     number of rows, and the unique ids of the partitions' versions in Spark's format 2 ("" in format
-    1).
-
-    `ordered`: some key has several values, to be kept in the order of ``sequence``. A version left
-    by a call that died is overwritten.
-    """
+    1). `ordered`: some key has several values, to be kept in the order of ``sequence``. A version
+    left by a call that died is overwritten."""
     jvm: Any = spark._jvm
     if rows is None:
         input_ = spark.sparkContext._jsc.parallelize(java_list(jvm, ()), partitions)

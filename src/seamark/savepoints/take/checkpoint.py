@@ -39,10 +39,8 @@ def watermark_of_job(store: CheckpointStore) -> int:
 
 def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> SavepointRecord:
     """Write a canonical savepoint into the new directory `target`, of the newest complete
-    checkpoint of a job that is not running; both are URIs. Return it.
-
-    Raises SavepointError without a checkpoint committed to every sink; DamagedCheckpointError.
-    """
+    checkpoint of a job that is not running; both are URIs. Return it. Raises SavepointError without
+    a checkpoint committed to every sink; DamagedCheckpointError."""
     store = open_job(spark, job)
     epoch = _last_epoch(store)
     inspection = inspect(store, epoch)

@@ -139,10 +139,8 @@ def unfit(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Sequence[str]
 def save_rows(spark: SparkSession, run: StreamRun, epoch: int, files: Directory) -> Uncommitted:
     """Return the transactions of a sealed epoch of this run, and of earlier ones, that some sink
     may not have committed after SINK_PATIENCE_S; and the copies of their rows in the savepoint
-    `files`. The rows of a spool stay where they are.
-
-    Raises SavepointError if the rows cannot be copied.
-    """
+    `files`. The rows of a spool stay where they are. Raises SavepointError if the rows cannot be
+    copied."""
     job = open_files(spark, run.uri, make=False)
     copy = copier(job, files, lambda: spark)
     waiting, rows = _look(run, epoch, SINK_PATIENCE_S)

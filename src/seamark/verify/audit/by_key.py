@@ -23,11 +23,9 @@ from seamark.verify.audit.one_sink import Question, SinkReading
 
 
 class LastWrites:
-    """What one sink was given: its keys, sorted, and the newest epoch of each.
-
-    `since` is the first epoch from which on the ledger has all keys; `judged` are the keys whose
-    last row is of the epochs asked for.
-    """
+    """What one sink was given: its keys, sorted, and the newest epoch of each. `since` is the first
+    epoch from which on the ledger has all keys; `judged` are the keys whose last row is of the
+    epochs asked for."""
 
     def __init__(
         self,

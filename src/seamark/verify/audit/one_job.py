@@ -59,10 +59,8 @@ class Audited:
 
 
 def audit_job(job: Audited, request: AuditRequest) -> dict[str, Any]:
-    """Return the audit of a job, for people and programs.
-
-    Raises UserError if there is no ledger, or no such sink or epoch.
-    """
+    """Return the audit of a job, for people and programs. Raises UserError if there is no ledger,
+    or no such sink or epoch."""
     audit = _JobAudit(job, request)
     results = audit.run()
     return {

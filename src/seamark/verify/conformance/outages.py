@@ -22,6 +22,7 @@ from seamark.verify.conformance.steps import (
     committer,
     driver,
     lingering,
+    three,
     until_proved,
     write,
 )
@@ -51,7 +52,7 @@ class OutageConformance:
         for epoch, (name, hit, outage) in enumerate(_outages(under)):
             numbers = range(30 * epoch, 30 * epoch + 30)
             sides = [committer(hit, driver()), hit.sink.create_committer(driver())]
-            parts = _three(hit, epoch, numbers)
+            parts = three(hit, numbers, epoch=epoch)
             left = parts
             with outage():
                 for side in sides:
@@ -73,7 +74,7 @@ class OutageConformance:
         """RETRY, unless the system can do it; and in the end it holds."""
         for epoch, (name, hit, outage) in enumerate(_outages(under)):
             sides = [committer(hit, driver()), hit.sink.create_committer(driver())]
-            parts = _three(hit, epoch, range(30))
+            parts = three(hit, epoch=epoch)
             with outage():
                 for side in sides:
                     with soon(name):
@@ -89,7 +90,7 @@ class OutageConformance:
         """They raise, a start PreflightError, unless the system can answer; no half list comes."""
         for epoch, (name, hit, outage) in enumerate(_outages(under)):
             sides = [committer(hit, driver()), hit.sink.create_committer(driver())]
-            handles = sorted(part.handle for part in _three(hit, epoch, range(30)))
+            handles = sorted(part.handle for part in three(hit, epoch=epoch))
             answers: list[Any] = []
             with outage():
                 for side in sides:
@@ -144,15 +145,6 @@ def _outages(under: SinkUnderTest) -> Iterator[tuple[str, SinkUnderTest, Outage]
         with CuttingProxy(under.line.host, under.line.port) as proxy:
             sink = under.line.through(proxy.port)
             yield how, replace(under, sink=sink), partial(proxy.outage, how)
-
-
-def _three(under: SinkUnderTest, epoch: int, numbers: range) -> list[Any]:
-    """Write the numbers in three transactions."""
-    return [
-        committable
-        for p in range(3)
-        for committable in write(under, attempt(epoch=epoch, partition=p), numbers[p::3])[1]
-    ]
 
 
 def _handles(listed: Iterable[Lingering[Any]]) -> list[str]:

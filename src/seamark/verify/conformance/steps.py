@@ -163,6 +163,17 @@ def write(
     return writer, list(writer.prepare_commit())
 
 
+def three(
+    under: SinkUnderTest, numbers: Sequence[int] = range(30), generation: int = 1, epoch: int = 0
+) -> list[Any]:
+    """Write a third of the numbers in each of three transactions; return their committables."""
+    third = len(numbers) // 3
+    return [
+        write(under, attempt(generation, epoch, p), numbers[third * p : third * (p + 1)])[1][0]
+        for p in range(3)
+    ]
+
+
 def committer(under: HasSink, context: SinkContext) -> Committer[Any]:
     """Return a committer after its preflight."""
     made = under.sink.create_committer(context)
@@ -236,9 +247,8 @@ def in_child(
     failpoint: str = "",
 ) -> tuple[int, Any]:
     """Run `../child.py` on the pickled sink; return its exit status and the objects it wrote.
-
-    `die`: it kills itself after it has done and reported its work. At `failpoint` it dies earlier.
-    """
+    `die`: it kills itself after it has done and reported its work. At `failpoint` it dies
+    earlier."""
     done = subprocess.run(
         [sys.executable, "-m", "seamark.verify.child", action],
         input=pickle.dumps((sink, die, context, data)),

@@ -27,6 +27,7 @@ from seamark.verify.conformance.steps import (
     driver,
     in_child,
     ipc,
+    three,
     until_proved,
     write,
 )
@@ -116,9 +117,7 @@ class SinkConformance:
     def test_outcomes_come_one_per_committable_in_order(self, under: SinkUnderTest) -> None:
         """One call gets a committed, an aborted and an open transaction."""
         driver_side = committer(under, driver())
-        parts = [
-            write(under, attempt(partition=p), range(10 * p, 10 * p + 10))[1][0] for p in range(3)
-        ]
+        parts = three(under)
         assert until_proved(driver_side.commit, parts[:1]) == [CommitOutcome.COMMITTED]
         assert until_proved(driver_side.abort, parts[1:2]) == [AbortOutcome.ABORTED]
         assert until_proved(driver_side.commit, parts) == [
@@ -243,10 +242,7 @@ class SinkConformance:
         for epoch, failpoint in enumerate(under.commit_failpoints or ("",)):
             committer(under, driver(epoch + 1)).close()
             numbers = range(30 * epoch, 30 * epoch + 30)
-            parts = [
-                write(under, attempt(epoch + 1, epoch, p), numbers[10 * p : 10 * p + 10])[1][0]
-                for p in range(3)
-            ]
+            parts = three(under, numbers, epoch + 1, epoch)
             dumped = [under.sink.dump(part) for part in parts]
             status, _ = in_child(
                 under.sink, "commit", driver(epoch + 1), dumped,

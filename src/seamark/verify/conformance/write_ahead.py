@@ -11,6 +11,7 @@ from seamark.verify.conformance.steps import (
     committer,
     driver,
     in_child,
+    three,
     until_proved,
     write,
 )
@@ -25,9 +26,7 @@ class WriteAheadConformance(SinkConformance):
     def test_outcomes_come_one_per_committable_in_order(self, under: SinkUnderTest) -> None:
         """An epoch is sent whole or not at all: with one file gone, all of its rows are lost."""
         driver_side = committer(under, driver())
-        parts = [
-            write(under, attempt(partition=p), range(10 * p, 10 * p + 10))[1][0] for p in range(3)
-        ]
+        parts = three(under)
         assert until_proved(driver_side.abort, parts[1:2]) == [AbortOutcome.ABORTED]
         assert until_proved(driver_side.commit, parts) == [CommitOutcome.LOST] * 3
         assert under.visible() == []
@@ -48,10 +47,7 @@ class WriteAheadConformance(SinkConformance):
         seen = []
         for epoch, turn in ((0, 1), (1, -1)):
             before = len(under.visible())
-            parts = [
-                write(under, attempt(epoch=epoch, partition=p), range(10 * p, 10 * p + 10))[1][0]
-                for p in range(3)
-            ]
+            parts = three(under, epoch=epoch)
             until_proved(driver_side.commit, parts[::turn])
             seen.append(under.visible()[before:])
         assert seen == [list(range(30))] * 2

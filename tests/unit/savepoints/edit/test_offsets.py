@@ -155,6 +155,10 @@ def test_what_the_command_line_gives() -> None:
         parse_topics(["a=a"])
     assert parse_moment("12") == 12
     assert parse_moment("1970-01-01T01:00:00.012+01:00") == 12
+    # Kafka takes -1 for the end of a log: before 1970 is before its first row.
+    assert parse_moment("1969-12-31T23:59:59.999Z") == 0
+    with pytest.raises(UserError, match="or milliseconds since 1970"):
+        parse_moment("9" * 20)  # no client takes it
     with pytest.raises(UserError, match="with its time zone"):
         parse_moment("1970-01-01T01:00:00")
 
