@@ -196,7 +196,8 @@ def test_the_started_job_is_told_to_scripts_as_json(home: Path) -> None:
         "import os\n"
         "from seamark.checkpoint.executions import ExecutionStart\n"
         "from seamark.checkpoint.executions import announce\n"
-        "announce(ExecutionStart('a' * 32, 'j', 'h', os.getpid(), 1.0, ''), 'file:///s/j')\n",
+        "start = ExecutionStart('a' * 32, 'j', 'h', os.getpid(), 1.0, 'http://127.0.0.1:9')\n"
+        "announce(start, 'file:///s/j')\n",
         "--json",
     )
     assert ended.returncode == 0, ended.stderr
