@@ -203,13 +203,18 @@ def test_a_start_puts_back_the_plans_and_decisions_that_its_records_hold(
     jobs: Path, tmp_path: Path, gone: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fenced driver's deletion may take effect after the epoch was decided anew."""
-    copy = Path(shutil.copytree(jobs / "store/hashmap", tmp_path / "hashmap"))
+    original = jobs / "store/hashmap"
+    kept = original.rename(tmp_path / "kept")  # beside its original a copy is refused
+    copy = Path(shutil.copytree(kept, tmp_path / "hashmap"))
     files = {copy / "spark" / file: (copy / "spark" / file).read_bytes() for file in PUT_BACK[gone]}
     for file in files:
         file.unlink()
         file.with_name(f".{file.name}.crc").unlink()
     add_clicks(jobs, 900)
-    counting_job(jobs, "hashmap", f"put-back-{gone}", storage=str(tmp_path)).run()
+    try:
+        counting_job(jobs, "hashmap", f"put-back-{gone}", storage=str(tmp_path)).run()
+    finally:
+        kept.rename(original)
     assert {file: file.read_bytes() for file in files} == files
     assert counts(jobs, f"put-back-{gone}") == [40]
     assert all(f"put {file.as_uri()} back" in caplog.text for file in files)
