@@ -197,7 +197,8 @@ def _said(error: Exception, what: str = "") -> OSError:
 
 
 def _admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:
-    """Return an open AdminClient of Spark's Kafka client; `options`: of Spark's reader."""
+    """Return an open AdminClient of Spark's Kafka client; `options`: of Spark's reader. Raises
+    OSError for a host that no name server knows, and for settings that the client refuses."""
     admin = jvm.org.apache.kafka.clients.admin
     known = admin.AdminClientConfig.configNames()
     settings = jvm.java.util.HashMap()
@@ -207,4 +208,7 @@ def _admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:
             settings.put(name, value)
     settings.put("default.api.timeout.ms", str(timeout_ms))
     settings.put("request.timeout.ms", str(timeout_ms // 2))
-    return admin.AdminClient.create(settings)
+    try:
+        return admin.AdminClient.create(settings)
+    except Exception as error:
+        raise _said(error) from error
