@@ -55,6 +55,15 @@ def test_types(type_: str, expected: object) -> None:
     assert field == {"name": "x", "type": ["null", expected], "default": None}
 
 
+def test_records_whose_paths_read_alike_have_two_names() -> None:
+    fields = made(
+        Column("a", "struct<b_c:struct<x:int>>"), Column("a_b", "struct<c:struct<y:int>>")
+    )["fields"]
+    first, second = (field["type"][1] for field in fields)  # type: ignore[attr-defined]
+    inner = [one["fields"][0]["type"][1]["name"] for one in (first, second)]
+    assert inner == ["orders_value_a_b_c", "orders_value_a_b_c_"]
+
+
 def test_the_record_is_named_after_the_topic() -> None:
     assert made(Column("x", "int"), topic="1.or-ders")["name"] == "_1_or_ders_value"
 
