@@ -6,6 +6,7 @@ fastavro reads each schema made: a schema refused by every Avro library fails he
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -56,11 +57,11 @@ def test_types(type_: str, expected: object) -> None:
 
 
 def test_records_whose_paths_read_alike_have_two_names() -> None:
-    fields = made(
+    columns = (
         Column("a", "struct<b_c:struct<x:int>>"), Column("a_b", "struct<c:struct<y:int>>")
-    )["fields"]
-    first, second = (field["type"][1] for field in fields)  # type: ignore[attr-defined]
-    inner = [one["fields"][0]["type"][1]["name"] for one in (first, second)]
+    )  # fmt: skip
+    fields: Any = made(*columns)["fields"]
+    inner = [field["type"][1]["fields"][0]["type"][1]["name"] for field in fields]
     assert inner == ["orders_value_a_b_c", "orders_value_a_b_c_"]
 
 
