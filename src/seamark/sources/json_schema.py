@@ -43,7 +43,13 @@ class JsonValues:
             raise ConfigurationError(
                 f"{name}: the reader's schema is no JSON ({error}): {reader.text}"
             ) from None
-        self.type = self._typed(self._documents[""], "", "", ())
+        try:
+            self.type = self._typed(self._documents[""], "", "", ())
+        except (AttributeError, TypeError) as error:  # a list for an object, and the like
+            raise ConfigurationError(
+                f"{name}: the reader's schema is no JSON Schema ({type(error).__name__}: {error}): "
+                f"{reader.text}"
+            ) from error
 
     def reading(self, writer: SchemaText) -> Callable[[Sequence[bytes]], list[Any]]:
         """Return the function that reads records, without their heads. It raises whatever an

@@ -188,16 +188,21 @@ class KafkaGroupOffsets:
             self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
 
 
-def _said(error: Exception, what: str = "") -> OSError:
-    """Return Kafka's own words as an OSError; raise an error from elsewhere."""
+def _said(error: Exception, what: str = "", *, root: bool = False) -> OSError:
+    """Return Kafka's own words as an OSError, with `root` the deepest cause; raise an error from
+    elsewhere."""
     said = getattr(error, "java_exception", None)  # py4j's own text says little
     if said is None:
         raise error
-    return OSError(f"{what}{said.getCause() or said}")
+    cause = said.getCause()
+    while root and cause and cause.getCause():
+        cause = cause.getCause()
+    return OSError(f"{what}{cause or said}")
 
 
 def _admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:
-    """Return an open AdminClient of Spark's Kafka client; `options`: of Spark's reader."""
+    """Return an open AdminClient of Spark's Kafka client; `options`: of Spark's reader. Raises
+    OSError for a host that no name server knows, and for settings that the client refuses."""
     admin = jvm.org.apache.kafka.clients.admin
     known = admin.AdminClientConfig.configNames()
     settings = jvm.java.util.HashMap()
@@ -207,4 +212,7 @@ def _admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:
             settings.put(name, value)
     settings.put("default.api.timeout.ms", str(timeout_ms))
     settings.put("request.timeout.ms", str(timeout_ms // 2))
-    return admin.AdminClient.create(settings)
+    try:
+        return admin.AdminClient.create(settings)
+    except Exception as error:
+        raise _said(error, root=True) from error

@@ -61,6 +61,7 @@ class KafkaLog:
             "group.id": f"seamark-offsets-{uuid.uuid4().hex}",  # never joined
             "enable.auto.commit": False,
             "allow.auto.create.topics": False,
+            "auto.offset.reset": "error",  # else rows deleted meanwhile are passed over
             "log_level": 0,
             "error_cb": self._note,
         }
@@ -127,15 +128,20 @@ class KafkaLog:
 
     def follow(self, starts: Mapping[Partition, int]) -> Iterator[Any]:
         """Yield the messages of these partitions from these offsets on, without an end; None now
-        and then while there is none."""
+        and then while there is none. Raises OperationFailedError for rows that are gone, too."""
         self._consumer.assign(
             [self._kafka.TopicPartition(t, p, offset) for (t, p), offset in starts.items()]
         )
+        errors = self._kafka.KafkaError
+        for_good = (
+            errors.UNKNOWN_TOPIC_OR_PART, errors.TOPIC_AUTHORIZATION_FAILED,
+            errors._AUTO_OFFSET_RESET,
+        )  # fmt: skip
         while True:
             message = self._consumer.poll(0.2)
             if message is None or message.error() is None:
                 yield message
-            elif message.error().code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            elif message.error().code() in for_good:
                 raise OperationFailedError(f"Kafka at {self._servers}: {message.error().str()}")
 
     def close(self) -> None:

@@ -92,6 +92,17 @@ def test_a_wrong_password_and_a_user_without_scripts(redis: RedisServer) -> None
         redis.client().acl_deluser("etl")
 
 
+def test_a_user_who_may_not_ask_for_settings(redis: RedisServer) -> None:
+    """As at hosted servers. The start goes on after the refusal, and raises the guard."""
+    redis.client().acl_setuser("etl", enabled=True, passwords=[f"+{PASSWORD}"], keys=["*"],
+                               commands=["+@all", "-config"])  # fmt: skip
+    try:
+        check(RedisSink(redis.url().replace("//:", "//etl:"), "number", "value"))
+        assert redis.client().keys("seamark:*:guard")
+    finally:
+        redis.client().acl_deluser("etl")
+
+
 @pytest.fixture
 def replica(own_redis: RedisServer) -> Iterator[RedisServer]:
     with RedisServer() as server:

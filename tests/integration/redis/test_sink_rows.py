@@ -54,6 +54,18 @@ def test_strings(redis: RedisServer, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_hash_of_more_fields_than_lua_passes_on_at_once(redis: RedisServer, mode: str) -> None:
+    sink = RedisSink(redis.url(), "k", mode=mode)  # type: ignore[arg-type]
+    whole = {f"f{number}": str(number) for number in range(9001)}
+    put(sink, pa.record_batch({"k": ["a"], **{name: [text] for name, text in whole.items()}}))
+    assert redis.client().hgetall("a") == whole
+    none = pa.array([None], pa.string())
+    fields = {name: none if name != "f7" else pa.array(["7"]) for name in whole}
+    put(sink, pa.record_batch({"k": ["a"], **fields}), epoch=1)
+    assert redis.client().hgetall("a") == {"f7": "7"}
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_bytes_dates_and_prefix(redis: RedisServer, mode: str) -> None:
     sink = RedisSink(redis.url(), "at", "raw", key_prefix="é:", mode=mode)  # type: ignore[arg-type]
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.timezone.utc)

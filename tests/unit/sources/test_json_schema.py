@@ -117,3 +117,13 @@ def test_schemas_without_columns(schema: Any, says: str) -> None:
 def test_text_that_is_no_json() -> None:
     with pytest.raises(ConfigurationError, match="orders: the reader's schema is no JSON"):
         JsonValues(SchemaText("{"), "orders")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": 5}, {"type": [{}]}, {"oneOf": 5}, {"type": "object", "properties": ["a"]}],
+    ids=["type", "types", "branches", "properties"],
+)
+def test_json_that_is_no_schema(schema: Any) -> None:
+    with pytest.raises(ConfigurationError, match="orders: the reader's schema is no JSON Schema"):
+        JsonValues(text(schema), "orders")

@@ -35,6 +35,9 @@ class _Format:
 
     called, names, scalars = "Avro", NAME, _SCALARS
 
+    def __init__(self) -> None:
+        self._records: set[str] = set()
+
     def decimal(self, precision: int, scale: int) -> Any:
         scales = {"precision": precision, "scale": scale}
         return {"type": "bytes", "logicalType": "decimal", **scales}
@@ -47,7 +50,11 @@ class _Format:
 
     def struct(self, fields: Fields, path: Sequence[str]) -> Any:
         made = [{"name": name, "type": ["null", of], "default": None} for name, of in fields]
-        return {"type": "record", "name": "_".join(path), "fields": made}
+        record = "_".join(path)
+        while record in self._records:  # of `a.b_c` and `a_b.c`
+            record += "_"
+        self._records.add(record)
+        return {"type": "record", "name": record, "fields": made}
 
 
 @dataclass(frozen=True)

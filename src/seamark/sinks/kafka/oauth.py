@@ -6,6 +6,7 @@ Amazon's MSK.
 """
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -101,6 +102,6 @@ def _ask(options: Mapping[str, str]) -> tuple[str, float]:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=context) as answer:
             body = json.load(answer)
         return str(body["access_token"]), float(body.get("expires_in", 60))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise OSError(f"authentication: no token from {url} ({why})") from error

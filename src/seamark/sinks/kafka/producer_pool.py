@@ -182,19 +182,24 @@ class ProducerPool:
             return _Slot(str(transactional_id))
 
     def _do(self, chore: Callable[[], None]) -> None:
-        self._chores.put(chore)
-        if self._thread is None:
-            # A daemon: an ending worker must not wait for an unreachable broker.
-            self._thread = threading.Thread(
-                target=self._run_chores, name="seamark-kafka-producers", daemon=True
-            )
-            self._thread.start()
+        with self._changed:
+            self._chores.put(chore)
+            if self._thread is None:
+                # A daemon: an ending worker must not wait for an unreachable broker.
+                self._thread = threading.Thread(
+                    target=self._run_chores, name="seamark-kafka-producers", daemon=True
+                )
+                self._thread.start()
 
     def _run_chores(self) -> None:
         while True:
             try:
                 self._chores.get(timeout=_IDLE_SERVE_S)()
             except queue.Empty:
+                with self._changed:
+                    if self._closed and self._chores.empty():  # a late chore begins another
+                        self._thread = None
+                        return
                 self._serve_waiting()
             except Exception:
                 _log.warning("a Kafka producer could not be closed", exc_info=True)

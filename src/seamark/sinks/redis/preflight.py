@@ -25,9 +25,11 @@ def look(sink: "RedisSink", context: SinkContext, name: str, *, start: bool) -> 
     """Yield every finding. A `start` without errors raises the guard: from then on no task of an
     older generation writes anything. Raises PreflightError without an answer."""
     with _connected(sink, name) as link:
-        yield from findings(sink, name, ask(link))
-        if start:
-            guard = Keys(context.job_id, context.sink_uid).named("guard")
+        facts = ask(link)
+    yield from findings(sink, name, facts)
+    if start:
+        guard = Keys(context.job_id, context.sink_uid).named("guard")
+        with _connected(sink, name) as link:  # a refused question has closed the other
             link.call("EVAL", scripts.FENCE, 1, guard, context.generation)
 
 

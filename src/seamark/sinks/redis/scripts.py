@@ -23,7 +23,7 @@ from importlib.resources import files
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 
 BLOCK_ARGUMENTS = 4000
-"""Lua can pass on fewer than 8,000 arguments at once."""
+"""Lua can pass on fewer than 8,000 arguments at once. Even: a field goes with its value."""
 _CONSTANTS = f"local BLOCK_ARGUMENTS, LEDGER_EPOCHS = {BLOCK_ARGUMENTS}, {LEDGER_EPOCHS}\n"
 
 

@@ -6,6 +6,7 @@ fastavro reads each schema made: a schema refused by every Avro library fails he
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -53,6 +54,15 @@ def made(*columns: Column, topic: str = "orders") -> dict[str, object]:
 def test_types(type_: str, expected: object) -> None:
     (field,) = made(Column("x", type_))["fields"]  # type: ignore[misc]
     assert field == {"name": "x", "type": ["null", expected], "default": None}
+
+
+def test_records_whose_paths_read_alike_have_two_names() -> None:
+    columns = (
+        Column("a", "struct<b_c:struct<x:int>>"), Column("a_b", "struct<c:struct<y:int>>")
+    )  # fmt: skip
+    fields: Any = made(*columns)["fields"]
+    inner = [field["type"][1]["fields"][0]["type"][1]["name"] for field in fields]
+    assert inner == ["orders_value_a_b_c", "orders_value_a_b_c_"]
 
 
 def test_the_record_is_named_after_the_topic() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from typing import Any
 
 import pytest
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
-from seamark.model.kafka_options import from_java, to_java
+from seamark.model.kafka_options import OAUTH, from_java, to_java
+from seamark.sinks.kafka.oauth import token_provider
 
 RDKAFKA = {
     "security.protocol": "SASL_SSL",
@@ -106,3 +109,22 @@ def test_another_java_class() -> None:
 def test_what_java_cannot_take(options: dict[str, str], match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
         source(options)
+
+
+def test_an_endpoint_that_does_not_speak_http() -> None:
+    """Its address is named, as at any other failure."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"220 mail\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        settings = {name: text for name, text in RDKAFKA.items() if name != "https.ca.location"}
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        with pytest.raises(OSError, match=f"authentication: no token from {url}"):
+            token_provider(settings | {f"{OAUTH}token.endpoint.url": url}).token()
+        thread.join(60)

@@ -1,17 +1,22 @@
+local function call(command, key, block, first, last)
+  for i = first, last, BLOCK_ARGUMENTS do
+    redis.call(command, key, unpack(block, i, math.min(i + BLOCK_ARGUMENTS - 1, last)))
+  end
+end
 local function apply(block)
   local operation, ttl, last = block[1], block[2], #block
   if operation == 'hash' then
     local i = 3
     while i <= last do
       local key, set = block[i], i + 1 + tonumber(block[i + 1])
-      if set > i + 1 then redis.call('HSET', key, unpack(block, i + 2, set)) end
+      call('HSET', key, block, i + 2, set)
       local fields = tonumber(block[set + 1])
       if fields < 0 then
         redis.call('UNLINK', key)
         fields = 0
       end
       local gone = set + 1 + fields
-      if gone > set + 1 then redis.call('HDEL', key, unpack(block, set + 2, gone)) end
+      call('HDEL', key, block, set + 2, gone)
       if ttl ~= '' then redis.call('PEXPIRE', key, ttl) else redis.call('PERSIST', key) end
       i = gone + 1
     end
