@@ -211,6 +211,21 @@ def test_a_prepare_whose_reply_is_lost_lingers(proxied: tuple[CuttingProxy, Any]
     assert target.visible() == []
 
 
+def test_an_attempt_whose_prepare_was_not_answered_frees_its_locks(
+    proxied: tuple[CuttingProxy, Any],
+) -> None:
+    proxy, make = proxied
+    target = make("xa")
+    writer = target.sink.create_writer(attempt(attempt=1))
+    writer.write(batch([1, 2]))
+    proxy.lose_reply_to(b"XA PREPARE")
+    with pytest.raises(pymysql.MySQLError):
+        writer.prepare_commit()
+    assert len(target.prepared()) == 1
+    writer.abort()
+    assert target.prepared() == []
+
+
 def test_an_attempt_that_gives_up_frees_its_locks(target: Target) -> None:
     """After PREPARE too: the task's retry inserts the same keys."""
     target.execute("ALTER TABLE orders ADD PRIMARY KEY (id)")

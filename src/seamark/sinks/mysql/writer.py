@@ -131,6 +131,7 @@ class MySQLWriter:
             ledger.record(self._connection, database, self._name, self._rows, "committed")
             self._execute(f"SET SESSION wait_timeout={_PREPARED_IDLE_S}")
             self._execute(f"XA END {self._name.xid}")
+            self._left = True  # its answer may be lost
             self._execute(f"XA PREPARE {self._name.xid}")
         connection, self._connection = self._connection, None
         server.close(connection)
