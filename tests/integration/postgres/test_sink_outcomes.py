@@ -99,6 +99,23 @@ def test_a_flush_whose_reply_is_lost_fails_its_attempt_and_lingers(
     successor.close()
 
 
+def test_an_attempt_whose_prepare_was_not_answered_frees_its_locks(
+    postgres: PostgresServer, schema: str
+) -> None:
+    """When the task gives up: its retry would wait for them."""
+    with CuttingProxy("127.0.0.1", postgres.port) as proxy:
+        sink = kit.sink_on(postgres, schema, "prepared", url=postgres.url(port=proxy.port))
+        attempt = sink.create_writer(kit.attempt(epoch=3))
+        attempt.write(kit.numbers(range(5)))
+        proxy.lose_reply_to(b"PREPARE TRANSACTION")
+        with pytest.raises(PreCommitError, match=r"orders"):
+            attempt.prepare_commit()
+        attempt.abort()
+    successor = kit.sink_on(postgres, schema, "prepared").create_committer(kit.driver(2))
+    assert list(successor.list_lingering()) == []
+    successor.close()
+
+
 def test_a_transaction_that_another_connection_is_ending_is_asked_for_again(
     postgres: PostgresServer, schema: str
 ) -> None:

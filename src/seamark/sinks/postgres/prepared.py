@@ -46,12 +46,16 @@ class PreparedWriter(CopyWriter):
         at = self._context
         xid = int(self._connection.execute("SELECT pg_current_xact_id()::text").fetchone()[0])
         system, timeline = _history(self._connection)
-        handle = gid(at, f"x{xid}")
-        said = self._connection.execute(f"PREPARE TRANSACTION {_literal(handle)}").statusmessage
+        self._gid = handle = gid(at, f"x{xid}")  # before: the answer may be lost
+        try:
+            said = self._connection.execute(f"PREPARE TRANSACTION {_literal(handle)}").statusmessage
+        except driver().Error:
+            if not self._connection.closed:  # the server refuses: the name is another's
+                self._gid = ""
+            raise
         if said != "PREPARE TRANSACTION":
             # PREPARE rolls a failed transaction back without an error.
             raise PreCommitError(f"{self._name}: PREPARE TRANSACTION answers {said!r}, rolled back")
-        self._gid = handle
         failpoints.reached("transaction-prepared")
         return PostgresCommittable.of(
             at, handle, self._rows, xid=xid, system=system, timeline=timeline
