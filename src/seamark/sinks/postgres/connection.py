@@ -72,7 +72,7 @@ class Server:
                 "PostgresSink: url is not a PostgreSQL URL; give "
                 "'postgresql://user:password@host:5432/database'"
             )
-        options = dict(parse_qsl(parts.query))
+        options = dict(parse_qsl(parts.query.replace("+", "%2B")))  # libpq leaves a + as it is
         secrets = [unquote(secret), *(v for k, v in options.items() if "password" in k.lower())]
         self._secrets = sorted({s for raw in secrets if raw for s in (raw, quote(raw, safe=""))})
         name = unquote(user.partition(":")[0])

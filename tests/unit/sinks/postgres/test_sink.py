@@ -14,6 +14,7 @@ from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
 from seamark.sinks.postgres import copy_format
 from seamark.sinks.postgres.committable import LONGEST_GID_BYTES, from_gid, gid
+from seamark.sinks.postgres.connection import Server
 from seamark.sinks.postgres.types import ColumnType
 
 URL = "postgresql://app:secret@db:5432/shop"
@@ -104,3 +105,9 @@ def test_a_batch_of_empty_arrays_is_sent() -> None:
         empty, null = bytes(8) + (20).to_bytes(4, "big"), b"\xff" * 4
         sent = bytes(copy_format.rows(batch, [array]))
         assert sent == b"\0\1" + (12).to_bytes(4, "big") + empty + b"\0\1" + null
+
+
+def test_a_password_with_a_plus_is_hidden() -> None:
+    server = Server("postgresql://h/db?password=a+b%20c")
+    assert "a+b c" not in server.said(ValueError("a+b c"))
+    assert server.shown == "postgresql://h/db?password=***"
