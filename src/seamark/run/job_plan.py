@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from seamark.api.declarations import JobDeclaration
+from seamark.model.errors import ConfigurationError
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.run.branches import United
 from seamark.run.keyed_process import claim_keyed
@@ -44,9 +45,14 @@ class JobPlan(United):
         mode = self.declared.output_mode
         try:
             return PlannedQuery(self.stream, mode, self.declared.key, len(self.branches))
-        except Py4JJavaError:
+        except Py4JJavaError as error:
             refuse_unsupported(self.stream, mode)  # with a better message
-            raise
+            said = str(error.java_exception).partition("\n")[0]
+            raise ConfigurationError(
+                f"job {self.declared.name!r}: Spark fails to plan its query ({said}). If the query "
+                "of each sink runs alone, give each a job of its own; else write it another way, a "
+                "subquery in SELECT as a join, say. Nothing was written"
+            ) from error
 
     def _free_watermarks(self) -> bool:
         """Take the watermarks out of the branches without state, if others have state. Tell whether

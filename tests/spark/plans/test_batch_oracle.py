@@ -41,6 +41,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType
 
 import seamark as sm
+from seamark.model.errors import ConfigurationError
 from seamark.verify.conformance.odd_values import ODD_NAMES, ODD_VALUES
 from tests.chaos.driver import Driver
 from tests.chaos.slow_sink import SlowWriter
@@ -403,7 +404,7 @@ def check(spark: SparkSession, program: Program) -> int:
     with TemporaryDirectory() as directory:
         try:
             streamed = run_as_stream(program, Path(directory))
-        except Py4JJavaError:
+        except ConfigurationError:
             with pytest.raises(Py4JJavaError):  # else the fault is not Spark's own
                 run_as_batch(spark, program, Path(directory))
             reject()

@@ -283,6 +283,22 @@ def test_what_spark_refuses_is_refused_before_anything_is_written(
     assert not (tmp_path / "store").exists()
 
 
+def test_a_fault_of_sparks_optimizer_is_named(tables: Tables, tmp_path: Path) -> None:
+    """It meets a correlated subquery above a union, in a batch as well."""
+    job = sm.Job("fault", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    read = {"format": "json", "schema": "k STRING, v INT", "ending": "latest"}
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text('{"k": "x", "v": 1}')
+    a, b = (job.source(sm.FileSource(str(tmp_path / of), **read), of) for of in ("a", "b"))
+    text = "SELECT k, (SELECT max(w) FROM s WHERE s.k = r.k) AS w FROM {r} r"
+    rows = tables.spark.sql(text, r=a.union(b))
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "a.db"), "t"), "out")
+    with pytest.raises(ConfigurationError, match=r"'fault': Spark fails to plan .*key not found"):
+        job.run()
+    assert not (tmp_path / "store").exists()
+
+
 def test_a_graph_leads_through_expressions_and_set_operations(
     tables: Tables, tmp_path: Path
 ) -> None:
