@@ -167,10 +167,13 @@ def three(
     under: SinkUnderTest, numbers: Sequence[int] = range(30), generation: int = 1, epoch: int = 0
 ) -> list[Any]:
     """Write a third of the numbers in each of three transactions; return their committables."""
-    third = len(numbers) // 3
+    third = -(-len(numbers) // 3)
     return [
-        write(under, attempt(generation, epoch, p), numbers[third * p : third * (p + 1)])[1][0]
+        committable
         for p in range(3)
+        for committable in write(
+            under, attempt(generation, epoch, p), numbers[third * p : third * (p + 1)]
+        )[1]
     ]
 
 
