@@ -61,7 +61,7 @@ from seamark.run.stream_watch import watch_stream
 from seamark.run.task_attempt import EpochTasks
 from seamark.spark.function_session import OF_THE_STREAM, function_sessions
 from seamark.spark.hadoop_files import open_files
-from seamark.spark.java_calls import java_class
+from seamark.spark.java_calls import hang_up_of, java_class
 from seamark.spark.plans import NO_EXCHANGE_REUSE, require_watermarks
 from seamark.spark.session import (
     RETAINED,
@@ -179,6 +179,8 @@ class StreamRun(QueryRun):
         """What Spark's tasks have failed with in the last epoch."""
         self._epoch_error: BaseException | None = None
         """What the last epoch has ended with at Spark."""
+        self._hang_up: Callable[[], object] = bool
+        """Ends the connection of the Java thread that runs the epochs."""
         self._checkpoint_trigger = CheckpointTrigger(
             declared.name, self.coordinator, self._settled, lambda: self._error
         )
@@ -407,6 +409,7 @@ class StreamRun(QueryRun):
     # --- on Spark's stream thread
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
+        self._hang_up = hang_up_of(self._spark._jvm)
         try:
             self._run(frame, epoch)
             return
@@ -464,6 +467,7 @@ class StreamRun(QueryRun):
             self._checkpoint_trigger.wake()
 
     def _begin_real_time_epoch(self, epoch: int, tasks: int) -> str:
+        self._hang_up = hang_up_of(self._spark._jvm)
         with self.coordinator.guarded():
             real_time.require_cores(self._spark, tasks)
             return Order(epoch, self._begin_epoch(epoch)).to_text()
@@ -529,6 +533,7 @@ class StreamRun(QueryRun):
                         ) from self.coordinator.failure
                 if not ending and program_has_ended():
                     self.stop_soon()  # the program ended without waiting, as if it called stop
+            self._hang_up()
             query.awaitTermination(1)  # raises the query's error
         except (Py4JNetworkError, OSError) as error:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)

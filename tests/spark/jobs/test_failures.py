@@ -168,7 +168,7 @@ def test_failed_checkpoints_are_tolerated_and_a_success_begins_the_count_anew(
 def test_the_queries_before_a_restart_are_collected(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that restarts for days would fill the driver's heap otherwise."""
+    """A job that restarts for days would fill the driver's heap otherwise, and its open files."""
     files(tmp_path, 2)
     job, rows = bounded_job(tmp_path, tolerable_failed_checkpoints=1)
     refused = {0: ATTEMPTS, 5: ATTEMPTS}
@@ -183,8 +183,22 @@ def test_the_queries_before_a_restart_are_collected(
         queries.append(spark._jvm.java.lang.ref.WeakReference(query))
 
     monkeypatch.setattr(StreamRun, "start", noting)
+    threads: set[threading.Thread] = set()
+    run_epoch = StreamRun._run_epoch
+
+    def noting_its_thread(run: StreamRun, *args: Any) -> None:
+        threads.add(threading.current_thread())
+        run_epoch(run, *args)
+
+    monkeypatch.setattr(StreamRun, "_run_epoch", noting_its_thread)
     job.run()
     assert len(queries) == 3
+    assert len(threads) == 3
+    wait_until(
+        "Java's threads have no connections",
+        lambda: not any(thread.is_alive() for thread in threads),
+        30,
+    )
 
     def collected(count: int) -> bool:
         gc.collect()
