@@ -38,7 +38,7 @@ from seamark.savepoints.take.checkpoint import (
     watermark_of_job,
 )
 from seamark.sources.kafka_log import KafkaLog
-from seamark.sources.settings import moment_of
+from seamark.sources.settings import kafka_time_ms, moment_of
 from seamark.spark.session import spark_session
 
 EARLIEST, LATEST = "earliest", "latest"
@@ -208,7 +208,7 @@ def parse_moment(text: str) -> int:
             f"--to-timestamp is {text!r}; give a moment with its time zone, as "
             "2026-01-31T08:00:00Z, or milliseconds since 1970"
         )
-    return max(round(moment.timestamp() * 1000), 0)  # to Kafka -1 is the end of a log
+    return kafka_time_ms(moment)
 
 
 def read_options(path: Path | None, option: str = "--command-config") -> dict[str, str]:

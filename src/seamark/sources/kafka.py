@@ -23,7 +23,13 @@ from seamark.sources.kafka_admin import (
     topics_unreadable,
 )
 from seamark.sources.registry_values import RegistryDecoder, RegistryValues
-from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
+from seamark.sources.settings import (
+    Ending,
+    check_ending,
+    checked_options,
+    kafka_time_ms,
+    moment_of,
+)
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _STARTING = "starting_offsets= says where to start"
@@ -259,7 +265,7 @@ class KafkaSource(Ending):
                 "add it: 'Z' or '+02:00' to text, tzinfo to a datetime"
             )
         return {
-            "startingTimestamp": str(int(moment.timestamp() * 1000)),
+            "startingTimestamp": str(kafka_time_ms(moment)),
             # Else a partition without a row after that moment would fail the query.
             "startingOffsetsByTimestampStrategy": "latest",
         }

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode, Severity
 
 ANSWER_MS = 5_000
@@ -37,7 +38,9 @@ class SourceTopics:
 
 def ask_topics(jvm: Any, options: Mapping[str, str]) -> SourceTopics:
     """Ask for the topics in the options of Spark's reader. Raises OSError with the brokers' answer
-    if they tell nothing at all."""
+    if they tell nothing at all, ConfigurationError for a pattern that Java does not take."""
+    if pattern := options.get("subscribePattern"):
+        _require_pattern(jvm, pattern)
     admin, refusal = _admin_client(jvm, options, ANSWER_MS), None
     try:
         unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
@@ -77,6 +80,16 @@ def _unreadable(jvm: Any, admin: Any, names: Sequence[str]) -> list[str]:
     may = {name: answers.get(name).authorizedOperations() for name in names}
     read = jvm.org.apache.kafka.common.acl.AclOperation.READ
     return [name for name, rights in may.items() if rights and not rights.contains(read)]
+
+
+def _require_pattern(jvm: Any, pattern: str) -> None:
+    try:
+        jvm.java.util.regex.Pattern.compile(pattern)
+    except Exception as error:
+        said = str(_said(error)).splitlines()[0].rpartition("Exception: ")[2]
+        raise ConfigurationError(
+            f"pattern is {pattern!r}, and Java says: {said}; give a regular expression of Java's"
+        ) from None
 
 
 def _topics(jvm: Any, options: Mapping[str, str], existing: set[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """What several sources share: pass-through options, endings, moments."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 
 from seamark.model.errors import ConfigurationError
 
@@ -61,6 +61,13 @@ class Ending:
     def bounded(self) -> bool:
         """Whether it ends with what is there at the job's start."""
         return self.ending == "latest"
+
+
+def kafka_time_ms(moment: datetime) -> int:
+    """Return the first of Kafka's times, in milliseconds since 1970, that is not before `moment`;
+    0 for a moment before 1970: to Kafka -1 is the end of a log."""
+    since = datetime(1970, 1, 1, tzinfo=timezone.utc) - moment
+    return max(-(since // timedelta(milliseconds=1)), 0)
 
 
 def moment_of(text: str) -> datetime | None:

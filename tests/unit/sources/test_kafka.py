@@ -86,6 +86,12 @@ def test_a_moment_becomes_milliseconds_whatever_its_zone(moment: Any) -> None:
     assert "startingOffsets" not in found
 
 
+def test_no_row_before_a_moment_is_read() -> None:
+    moment = datetime(2026, 1, 31, 8, microsecond=1, tzinfo=timezone.utc)
+    assert options(starting_offsets=moment)["startingTimestamp"] == "1769846400001"
+    assert options(starting_offsets="1969-12-31T00:00:00Z")["startingTimestamp"] == "0"
+
+
 def test_group_id_is_the_prefix_of_sparks_groups() -> None:
     assert options(group_id="counter")["groupIdPrefix"] == "counter"
 
