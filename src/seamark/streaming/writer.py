@@ -269,12 +269,15 @@ class DataStreamWriter:
         if sink is None and (self._format or "").lower() == "memory":
             sink = self._memory(given, place)
         elif sink is None:
-            if self._format is None:
+            kind = self._format
+            if kind is None and "path" in map(str.lower, given):
+                kind = self._dataframe.sparkSession.conf.get("spark.sql.sources.default")
+            if kind is None:
                 raise ConfigurationError(
                     "write_stream: nothing says where the rows go; give format(…) and its options, "
                     "a sink, sm.write_stream(df, sm.KafkaSink(…)), or foreach_batch(fn)"
                 )
-            sink = sink_of(self._format, given, self._columns(self._partition_by), place)
+            sink = sink_of(kind, given, self._columns(self._partition_by), place)
         elif self._format is not None or given or self._partition_by:
             methods = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
                 self._partition_by

@@ -279,6 +279,15 @@ def run_once(writer: DataStreamWriter, location: Path) -> StreamQuery:
     return query
 
 
+def test_a_path_alone_takes_sparks_format(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    """As `DataStreamWriter` does: ``.start("/data/out")``."""
+    out = str(tmp_path / "out")
+    run_once(sm.write_stream(rows).option("path", out), tmp_path / "store/clicks")
+    assert spark.read.parquet(out).count() == 40
+
+
 def test_csv_and_delta_with_partitions(
     tmp_path: Path, spark: SparkSession, rows: DataFrame
 ) -> None:
