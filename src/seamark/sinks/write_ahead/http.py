@@ -30,6 +30,7 @@ PASSING = (408, 425, 429, 500, 502, 503, 504)
 """Statuses that may change on the next try; so may any other 5xx."""
 _TRIES = 3
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_OWN_HEADERS = ("content-length", "content-type", "idempotency-key", "transfer-encoding")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 _SHOWN_ANSWER = 300
 _FORMAT, _DIVIDED = b"seamark.format", b"seamark.rows_per_request"
@@ -63,6 +64,7 @@ class HttpSink(WriteAheadSink):
                 f"{self.describe()}: headers is a {type(self.headers).__name__}; give a dict of "
                 "texts by name"
             )
+        seen: set[str] = set()
         for name, text in self.headers.items():
             if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
                 raise ConfigurationError(
@@ -70,6 +72,12 @@ class HttpSink(WriteAheadSink):
                     "line end, or another character that HTTP does not take (a value that was read "
                     "from a file may end with a line end: strip it)"
                 )
+            if (folded := name.lower()) in _OWN_HEADERS or folded in seen:
+                why = "the sink's own" if folded in _OWN_HEADERS else "there in another case too"
+                raise ConfigurationError(
+                    f"{self.describe()}: header {name!r} is {why}; leave it out"
+                )
+            seen.add(folded)
         # A copy: later changes to the caller's dictionary have no effect here.
         object.__setattr__(self, "headers", dict(self.headers))
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
@@ -198,7 +206,7 @@ class HttpSink(WriteAheadSink):
     def _headers(self) -> dict[str, str]:
         """Return the headers of each request: a pool's own headers would be dropped."""
         parts = urlsplit(self.url)
-        if parts.username is None:
+        if parts.username is None or "authorization" in map(str.lower, self.headers):
             return dict(self.headers)
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         basic = base64.b64encode(login.encode()).decode()

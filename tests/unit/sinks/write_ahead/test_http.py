@@ -58,6 +58,15 @@ def test_who_is_named_in_the_url_logs_in(server: HttpEndpoint) -> None:
     assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == b"me:p@ss"
 
 
+def test_a_login_in_the_headers_goes_before_that_of_the_url(server: HttpEndpoint) -> None:
+    url = server.url.replace("//", "//me:p%40ss@") + "/rows"
+    sink = WriteAheadSink.http(url, format="arrow", headers={"authorization": "Bearer x"})
+    sink.send(batches([1]), TOKEN)
+    _, headers = server.ask("/requests")[-1]
+    found = [text for name, text in headers.items() if name.lower() == "authorization"]
+    assert found == ["Bearer x"]
+
+
 def test_a_large_epoch_goes_in_parts_that_are_the_same_each_time(server: HttpEndpoint) -> None:
     sink = WriteAheadSink.http(f"{server.url}/rows?keep", format="arrow", rows_per_request=2)
     token = EpochToken("c0ffee", "parts", 0)
@@ -232,6 +241,10 @@ def test_nothing_secret_is_shown() -> None:
         ({"headers": {"a": 1}}, "headers is a dict; give a dict of texts"),
         ({"headers": {"X-Key": "s3cr3t\n"}}, "header 'X-Key' cannot be sent.*strip it"),
         ({"headers": {"X Key": "a"}}, "header 'X Key' cannot be sent"),
+        ({"headers": {"idempotency-key": "a"}}, "header 'idempotency-key' is .*; leave it out"),
+        ({"headers": {"CONTENT-TYPE": "a"}}, "header 'CONTENT-TYPE' is .*; leave it out"),
+        ({"headers": {"transfer-encoding": "chunked"}}, "header 'transfer-encoding' is"),
+        ({"headers": {"X-Key": "a", "x-key": "b"}}, "header 'x-key' is .* another case"),
         ({"idempotent": "no"}, "idempotent"),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"rows_per_request": 0}, "rows_per_request is 0; give a whole number of at least 1"),
