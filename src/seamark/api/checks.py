@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from seamark.model.errors import ConfigurationError
@@ -98,7 +99,18 @@ def no_class(value: Any, setting: str) -> None:
 
 def called_with(function: Callable[..., Any], arguments: int, setting: str, wanted: str) -> None:
     """Raise for a function that cannot be called with so many arguments; one that does not tell its
-    parameters passes. `wanted` names what they will be."""
+    parameters passes. `wanted` names what they will be. Raise for one whose body would not run too:
+    it is `async`, or yields."""
+    called: Any = function
+    while isinstance(called, partial):
+        called = called.func
+    lazy = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(kind(one) for kind in lazy for one in (called, type(called).__call__)):
+        name = getattr(called, "__qualname__", type(called).__name__)
+        raise ConfigurationError(
+            f"{setting}: a call of {name} runs nothing of it, as it is async or has a yield; give "
+            "a plain function (one that calls asyncio.run, or reads the generator to its end)"
+        )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

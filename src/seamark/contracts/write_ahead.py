@@ -5,12 +5,15 @@ It serves a system that can neither hold rows back nor tell a transaction's outc
 docs/sinks/write-ahead.md is for users.
 """
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
+
+from seamark.model.errors import SendRefusedError
 
 
 @dataclass(frozen=True)
@@ -52,3 +55,13 @@ class Sender(Protocol):
         `send_timeout` fails the job too. It cannot be interrupted, so give each request a time-out
         of its own: a start in the same program waits for the call, a start elsewhere sends again.
         """
+
+
+def require_done(returned: Any, what: str) -> None:
+    """Raise SendRefusedError for what a call returned, if its work is still to be done."""
+    undone = (inspect.isawaitable, inspect.isgenerator, inspect.isasyncgen)
+    if any(kind(returned) for kind in undone):
+        raise SendRefusedError(
+            f"{what} has returned a {type(returned).__name__}, which nobody runs; call "
+            "asyncio.run, or read the generator to its end"
+        )

@@ -3,6 +3,7 @@ decided epochs alone, and come again after a crash: at-least-once."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from seamark.api.checks import called_with
 from seamark.contracts.idempotent import IdempotentSink
 from seamark.contracts.sink import OUTPUT_MODES, CommittingWriter, SinkContext, WriterContext
+from seamark.contracts.write_ahead import require_done
 from seamark.model.guarantee import SinkWay
 from seamark.spark.plans import frame_of, scala_class
 
@@ -45,9 +47,18 @@ def for_each_row(f: Any) -> Callable[[DataFrame, int], None]:
     """Return the function of an epoch that calls `f` in tasks as Spark's `foreach` does. Raises
     what PySpark raises for an object that it cannot call, ConfigurationError for a function that
     takes no row."""
-    of_partition = DataStreamWriter._construct_foreach_function(f)
+    DataStreamWriter._construct_foreach_function(f)
     if callable(f):
         called_with(f, 1, "foreach", "a row")
+        checked: Any = _done(f, "foreach")
+    else:
+        takes = {"process": "a row", "open": "a partition and an epoch", "close": "an error"}
+        checked = SimpleNamespace()
+        for name, wanted in takes.items():
+            if hasattr(f, name):
+                called_with(getattr(f, name), 1 + (name == "open"), f"foreach: {name}", wanted)
+                setattr(checked, name, _done(getattr(f, name), f"foreach: {name}"))
+    of_partition = DataStreamWriter._construct_foreach_function(checked)
 
     def each_row(rows: DataFrame, epoch: int) -> None:
         context = rows.sparkSession.sparkContext
@@ -57,6 +68,15 @@ def for_each_row(f: Any) -> Callable[[DataFrame, int], None]:
     name = getattr(f, "__qualname__", type(f).__name__)
     each_row.__qualname__ = f"foreach({name})"
     return each_row
+
+
+def _done(call: Callable[..., Any], what: str) -> Callable[..., Any]:
+    def done(*given: Any) -> Any:
+        returned = call(*given)
+        require_done(returned, what)
+        return returned
+
+    return done
 
 
 @dataclass(frozen=True)

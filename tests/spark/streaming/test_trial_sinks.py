@@ -161,6 +161,23 @@ def test_foreach_with_a_function(tmp_path: Path, spark: SparkSession) -> None:
     assert both(scenario, tmp_path, spark) == ["1", "2"]
 
 
+@pytest.mark.parametrize("form", ["function", "object"])
+def test_foreach_fails_where_rows_would_not_be_done(
+    tmp_path: Path, spark: SparkSession, form: str
+) -> None:
+    """Spark passes over the generator. The epoch would be recorded as sent."""
+    twin = Twin("seamark", tmp_path, spark)
+    twin.add(1)
+
+    def later(*_: Any) -> Any:
+        return (n for n in [1])
+
+    f = later if form == "function" else type("Later", (), {"process": later})()
+    query = twin.write(twin.read()).foreach(f).trigger(availableNow=True).start()
+    with pytest.raises(Exception, match=r"foreach.* has returned a generator, which nobody runs"):
+        query.awaitTermination()
+
+
 class NotCallable:
     process = 1
 

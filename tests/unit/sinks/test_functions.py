@@ -66,3 +66,63 @@ def test_a_function_of_a_row_takes_one() -> None:
     for_each_row(print)
     with pytest.raises(sm.ConfigurationError, match=r"foreach: two\(frame.*takes a row"):
         for_each_row(two)
+
+
+async def nothing(*_: Any) -> None: ...
+
+
+def yields(*_: Any) -> Any:
+    yield
+
+
+async def yields_later(*_: Any) -> Any:
+    yield
+
+
+class Lazy:
+    async def __call__(self, *_: Any) -> None: ...
+
+    async def short(self, frame: Any) -> None: ...
+
+
+class Processes:
+    async def process(self, row: Any) -> None: ...
+
+
+class Opens:
+    def open(self, *_: Any) -> Any:
+        yield
+
+    def process(self, row: Any) -> None: ...
+
+
+LAZY: list[Any] = [
+    nothing, yields, yields_later, Lazy(), functools.partial(nothing, 1), Lazy().short,
+    functools.partial(Lazy(), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", LAZY)
+def test_a_function_whose_call_runs_nothing_of_it_is_refused(function: Any) -> None:
+    """Its epochs would be recorded as sent."""
+    said = "a call of .* runs nothing of it, as it is async or has a yield; give a plain function"
+
+    class Sends(sm.WriteAheadSink):
+        def describe(self) -> str:
+            return "sends"
+
+        send = staticmethod(function)
+
+    for make in (
+        sm.WriteAheadSink.foreach_batch,
+        for_each_row,
+        lambda _: Sends().check_transaction_scope(Mock()),
+    ):
+        with pytest.raises(sm.ConfigurationError, match=said):
+            make(function)
+
+
+@pytest.mark.parametrize(("writer", "method"), [(Opens, "open"), (Processes, "process")])
+def test_so_is_one_of_the_methods_for_a_row(writer: Any, method: str) -> None:
+    with pytest.raises(sm.ConfigurationError, match=f"foreach: {method}: a call of"):
+        for_each_row(writer())

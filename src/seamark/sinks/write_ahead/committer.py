@@ -8,17 +8,17 @@ deletes the files once the epoch has its committed record.
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.contracts.spool import parse_path
-from seamark.contracts.write_ahead import EpochToken
+from seamark.contracts.write_ahead import EpochToken, require_done
 from seamark.files import open_directory
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError, SendRefusedError
@@ -141,7 +141,8 @@ class WriteAheadCommitter:
         def run() -> None:
             try:
                 with context.session(token.epoch) if context.session else nullcontext() as session:
-                    self._sink.send(epoch.read(handles, session), token)
+                    send: Callable[..., Any] = self._sink.send
+                    require_done(send(epoch.read(handles, session), token), "send")
                 call.outcome.set_result(None)
             except BaseException as error:
                 call.outcome.set_exception(error)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from seamark.api.checks import called_with, yes_or_no
 from seamark.contracts.sink import OUTPUT_MODES
-from seamark.contracts.write_ahead import EpochToken
+from seamark.contracts.write_ahead import EpochToken, require_done
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
@@ -60,7 +60,8 @@ class ForeachBatchSink(WriteAheadSink):
         assert isinstance(batches, SpooledBatches)
         assert self.function is not None
         frame = _with_own_columns(spooled_frame(batches))
-        self.function(frame, token.epoch if self.with_epoch else token)
+        function: Callable[[Any, Any], Any] = self.function
+        require_done(function(frame, token.epoch if self.with_epoch else token), self.describe())
 
 
 def with_storable_names(frame: Any) -> Any:

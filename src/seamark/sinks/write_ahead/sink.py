@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from seamark.api.checks import called_with
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.contracts.spool import SpoolWriter
@@ -211,8 +212,9 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         return [quoted(column.name) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Check that `send_timeout` is a duration."""
+        """Check that `send_timeout` is a duration, and that a call of `send` sends."""
         _ = self.send_timeout_s
+        called_with(self.send, 2, f"{self.describe()}: send", "the batches and the token")
 
     def create_writer(self, context: WriterContext) -> WriteAheadWriter:
         """Return a writer of one spool file. It touches nothing before the first row."""

@@ -124,6 +124,25 @@ def test_what_does_not_pass_stops_the_job_and_keeps_the_rows(job: Job) -> None:
     assert job.sink.got == [("c0ffee-out-0", [1])] * 3
 
 
+async def _later() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"), [(_later, "coroutine"), (lambda: (n for n in [1]), "generator")]
+)
+def test_a_send_that_returns_its_work_undone_stops_the_job(
+    job: Job, make: Callable[[], Any], kind: str
+) -> None:
+    """A plain function may call an async one: nothing would be sent, and recorded as sent."""
+    undone = make()
+    object.__setattr__(job.sink, "send", lambda batches, token: undone)
+    file = job.write([1])
+    with pytest.raises(SendRefusedError, match=f"send has returned a {kind}, which nobody runs"):
+        job.committer.commit([file])
+    undone.close()
+    assert not list((job.directory / "wal/out").rglob("*.sent"))
+
+
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
 def test_what_is_no_exception_is_never_tried_again(job: Job, error: BaseException) -> None:
     """`sys.exit` in a function may come after the function has written."""
