@@ -36,15 +36,22 @@ CREATE TABLE IF NOT EXISTS _seamark_ledger (
     outcome TEXT NOT NULL CHECK (outcome IN ('committed', 'aborted'))
 ) WITHOUT ROWID
 """
-_PASSING = (
+_LEDGER_MISSING = "no such table: _seamark_ledger"
+_PASSING = (5, 6, 7, 8, 10, 13, 14, 15)
+"""BUSY, LOCKED, NOMEM, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL (sqlite.org/rescode.html)."""
+_PASSING_TEXTS = (
     "is locked", "disk is full", "disk I/O error", "readonly database", "unable to open",
-    "out of memory", "allocate memory", "locking protocol", "no such table: _seamark_ledger",
+    "out of memory", "allocate memory", "locking protocol", _LEDGER_MISSING,
 )  # fmt: skip
 _AFFINITIES = {
     "INT": "INTEGER", "CHAR": "TEXT", "CLOB": "TEXT", "TEXT": "TEXT", "BLOB": "BLOB",
     "REAL": "REAL", "FLOA": "REAL", "DOUB": "REAL", "": "NUMERIC",
 }  # fmt: skip
 """By a part of the declared type; the first in it counts."""
+TYPES = dict.fromkeys(("boolean", "tinyint", "smallint", "int", "bigint"), "INTEGER") | {
+    "float": "REAL", "double": "REAL", "binary": "BLOB"
+}  # fmt: skip
+"""SQLite's type of a new column, by Spark's; TEXT for the others (`merging.move`)."""
 _LEDGER_INDEX = """
 CREATE INDEX IF NOT EXISTS _seamark_ledger_by_epoch ON _seamark_ledger (job_id, sink_uid, epoch)
 """
@@ -62,9 +69,12 @@ class Target:
 
 
 def may_pass(error: sqlite3.Error) -> bool:
-    """Whether an error may be gone at the next try: a lock, or the disk. Python 3.10 tells no codes
-    of SQLite's."""
-    return any(sign in str(error) for sign in _PASSING)
+    """Whether an error may be gone at the next try: a lock, or the disk. Texts may be a trigger's
+    own; Python 3.10 knows no codes, and there the kind of error tells those apart."""
+    if (code := getattr(error, "sqlite_errorcode", None)) is not None:
+        return code & 0xFF in _PASSING or str(error) == _LEDGER_MISSING
+    signs = any(sign in str(error) for sign in _PASSING_TEXTS)
+    return isinstance(error, sqlite3.OperationalError) and signs
 
 
 @contextlib.contextmanager
@@ -108,11 +118,14 @@ def prepare(path: str) -> None:
 class TableFacts:
     """A table. `columns` are its columns, each with whether it must be given, and its declared type
     ("" keeps each value as it is); none if there is no table. `keyed`: whether a row can be found
-    by the target's keys."""
+    by the target's keys. `strict`: whether it refuses values of other types. `kind`: "table", or
+    what else it is. `fault`: why SQLite can insert no row."""
 
     columns: tuple[tuple[str, bool, str], ...] = ()
     keyed: bool = True
-    is_view: bool = False
+    strict: bool = False
+    kind: str = "table"
+    fault: str = ""
 
 
 def ask_table(target: Target) -> TableFacts:
@@ -130,14 +143,36 @@ def describe(cursor: sqlite3.Cursor, target: Target) -> TableFacts:
     cursor.execute(
         'SELECT c.name, "notnull" AND dflt_value IS NULL AND NOT '
         "(pk AND upper(c.type) = 'INTEGER' AND 1 = sum(pk > 0) OVER () AND NOT wr), "
-        "iif(strict AND upper(c.type) = 'ANY', '', c.type), t.type = 'view' "
+        "iif(strict AND upper(c.type) = 'ANY', '', c.type), strict, t.type "
         "FROM pragma_table_info(?) AS c, pragma_table_list(?) AS t",
         (target.table, target.table),
     )
     rows = cursor.fetchall()
-    columns = tuple((name, bool(must), declared) for name, must, declared, _ in rows)
-    keyed = not (columns and target.keys) or _has_key(cursor, target.table, target.keys)
-    return TableFacts(columns, keyed, any(is_view for *_, is_view in rows))
+    if not rows:
+        return TableFacts()
+    columns = tuple((name, bool(must), declared) for name, must, declared, *_ in rows)
+    keyed = not target.keys or _has_key(cursor, target.table, target.keys)
+    kind = next((kind for *_, kind in rows if kind != "table"), "table")
+    return TableFacts(columns, keyed, bool(rows[0][3]), kind, _fault(cursor, target, columns))
+
+
+def _fault(cursor: sqlite3.Cursor, target: Target, columns: Sequence[tuple[str, bool, str]]) -> str:
+    """Return why SQLite cannot prepare an insert; "" if it can. A CHECK, an index or a trigger may
+    need a function of another program's, or a table that is gone."""
+    names, table = [quoted(name) for name, *_ in columns], quoted(target.table)
+    listed = ", ".join(names)
+    insert = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {table} WHERE true"
+    if target.keys:
+        changes = ", ".join(f"{name} = excluded.{name}" for name in names)
+        insert += f" ON CONFLICT ({', '.join(map(quoted, target.keys))}) DO UPDATE SET {changes}"
+    try:
+        for statement in (insert, f"DELETE FROM {table}") if target.op else (insert,):
+            cursor.execute(f"EXPLAIN {statement}")
+        return ""
+    except sqlite3.OperationalError as error:
+        if may_pass(error):
+            raise
+        return str(error)
 
 
 def misfits(
@@ -147,8 +182,11 @@ def misfits(
     can, or is missing. A type "" is not judged. Without `facts` asks the database."""
     facts = facts or ask_table(target)
     what = f"SQLite table {target.table} in {target.path}"
-    if facts.is_view:
-        yield f"{what} is a view", "give the table that it reads"
+    if facts.kind != "table":
+        if facts.kind == "view":
+            yield f"{what} is a view", "give the table that it reads"
+        else:  # an R-tree keeps 32 bits of a double
+            yield f"{what} is a {facts.kind} table", "give an ordinary one"
         return
     written = [column for column in schema if column.name != target.op]
     declared = {name.lower(): kind for name, _, kind in facts.columns}
@@ -160,7 +198,7 @@ def misfits(
                 f"{what} has no column {column.name!r} (it has {listed})",
                 "add it with ALTER TABLE, or drop it from the DataFrame",
             )
-        elif altered := _altered(column, kind):
+        elif altered := _altered(column, kind, strict=facts.strict):
             yield f"{what}: column {column.name!r} is declared {kind}, {altered[0]}", altered[1]
     for name, must, _ in facts.columns:
         if must and name.lower() not in given:
@@ -168,7 +206,9 @@ def misfits(
                 f"{what}: column {name!r} is NOT NULL, has no default and is not in the DataFrame",
                 "select it, or give it a default",
             )
-    if not facts.keyed:
+    if facts.keyed and facts.fault:
+        yield f"{what} can take no row: {facts.fault}", "mend the table's definition"
+    elif not facts.keyed:
         listed = ", ".join(map(quoted, target.keys))
         index = quoted(f"{target.table}_by_key")
         yield (
@@ -178,10 +218,10 @@ def misfits(
         )
 
 
-def _altered(column: Column, declared: str) -> tuple[str, str] | None:
+def _altered(column: Column, declared: str, *, strict: bool) -> tuple[str, str] | None:
     """Return how a column of this declared type would alter values, and the remedy: texts that look
     like numbers become such, doubles have 53 bits, and 15 digits as texts. Texts of dates, times
-    and JSON do not."""
+    and JSON do not. A strict table refuses what is of another type."""
     affinity = next(a for part, a in _AFFINITIES.items() if part in (declared or "BLOB").upper())
     as_text = column.type.startswith(("string", "varchar", "char", "decimal"))
     wanted = {("bigint", "REAL"): "INTEGER", ("double", "TEXT"): "REAL"}.get(
@@ -189,6 +229,10 @@ def _altered(column: Column, declared: str) -> tuple[str, str] | None:
     )
     if as_text and affinity in ("INTEGER", "REAL", "NUMERIC"):
         wanted = "TEXT"
+    stored = TYPES.get(column.type, "TEXT")
+    fits = {"INTEGER": ("INTEGER", "REAL", "TEXT"), "REAL": ("REAL", "TEXT")}.get(stored, (stored,))
+    if wanted is None and strict and column.type and declared and affinity not in fits:
+        return f"and STRICT, so it refuses the DataFrame's {column.type}", f"declare it {stored}"
     if wanted is None:
         return None
     return (
@@ -204,7 +248,7 @@ def _has_key(cursor: sqlite3.Cursor, table: str, keys: Sequence[str]) -> bool:
     if [(n.lower(), t.upper()) for n, t in cursor.fetchall()] == [(wanted[0], "INTEGER")]:
         return len(wanted) == 1  # the row's number, which has no index
     cursor.execute(
-        "SELECT group_concat(lower(c.name), char(0)), min(c.coll = 'BINARY') "
+        "SELECT group_concat(lower(c.name), char(0)), min(c.coll = 'BINARY' AND c.cid >= 0) "
         'FROM pragma_index_list(?) AS i, pragma_index_xinfo(i.name) AS c WHERE i."unique" '
         "AND NOT i.partial AND c.key GROUP BY i.name",
         (table,),

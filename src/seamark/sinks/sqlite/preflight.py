@@ -16,11 +16,6 @@ from seamark.sinks.sqlite import database, merging
 if TYPE_CHECKING:
     from seamark.sinks.sqlite.sink import SQLiteSink
 
-_AFFINITIES = dict.fromkeys(("boolean", "tinyint", "smallint", "int", "bigint"), "INTEGER") | {
-    "float": "REAL", "double": "REAL", "binary": "BLOB"
-}  # fmt: skip
-"""SQLite's type of a new column, by Spark's; TEXT for the others (`merging.move`)."""
-
 
 def look(sink: "SQLiteSink", context: SinkContext, name: str, *, start: bool) -> Findings:
     """The directory is missing or not to be written, or the table does not fit the rows. A `start`
@@ -58,7 +53,7 @@ def look(sink: "SQLiteSink", context: SinkContext, name: str, *, start: bool) ->
 
 def _make_table(target: database.Target, schema: Schema) -> None:
     """Create a missing table: whoever reads before the first rows finds none, not an error."""
-    kinds = {c.name: _AFFINITIES.get(c.type, "TEXT") for c in schema if c.name != target.op}
+    kinds = {c.name: database.TYPES.get(c.type, "TEXT") for c in schema if c.name != target.op}
     if kinds and not database.ask_table(target).columns:  # else a writer's lock is waited for
         with database.transaction(target.path) as cursor:
             merging.create(cursor, target.table, kinds, target.keys)

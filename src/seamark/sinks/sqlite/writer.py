@@ -22,9 +22,8 @@ from seamark.sinks.sqlite.database import Target
 if TYPE_CHECKING:
     from seamark.sinks.sqlite.sink import SQLiteSink
 
-_CONSTRAINT = re.compile(r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
+_CONSTRAINT = re.compile(r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY|AS)\b", re.IGNORECASE)
 _KEY = re.compile(r"\b(UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
-_BLAMES_A_ROW = ("constraint failed", "datatype mismatch", "cannot store", "too big")
 
 
 class SQLiteWriter(StagedFileWriter):
@@ -153,9 +152,9 @@ class _TableCopy:
         try:
             database.insert(self._cursor, quoted(self._target.table), batch)
         except sqlite3.Error as error:
-            why = str(error)
-            if not any(sign in why for sign in _BLAMES_A_ROW):
+            if database.may_pass(error):
                 raise
+            why = str(error)  # a constraint's, or of a function in one: "malformed JSON"
         if why or not self._keeps_rows:
             self._cursor.execute("ROLLBACK TO seamark")
         self._cursor.execute("RELEASE seamark")

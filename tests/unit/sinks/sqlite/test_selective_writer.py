@@ -59,6 +59,20 @@ def test_a_key_is_used_once_in_an_attempt(tmp_path: Path) -> None:
     assert committed(sink, writer) == [(1, "1"), (2, "2"), (4, "4")]
 
 
+@pytest.mark.parametrize(
+    "columns",
+    ["text TEXT CHECK (text ->> '$.a' IS NOT NULL)", "text TEXT, a AS (text ->> '$.a') STORED"],
+)
+def test_a_row_at_which_a_function_of_the_table_fails_is_refused(
+    tmp_path: Path, columns: str
+) -> None:
+    """Its error is none of a constraint's."""
+    sink = sink_on(tmp_path, f"CREATE TABLE orders (id INTEGER, {columns})")
+    writer = sink.create_selective_writer(attempt())
+    assert refused(writer, rows([1, 2], ['{"a": 1}', "no JSON"])) == {1: "malformed JSON"}
+    assert committed(sink, writer) == [(1, '{"a": 1}')]
+
+
 def test_a_key_that_is_in_the_table_still_stops_the_commit(tmp_path: Path) -> None:
     """The documented limit: the owner of each key is known after the decision only."""
     sink = sink_on(

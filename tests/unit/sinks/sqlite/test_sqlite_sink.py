@@ -238,12 +238,20 @@ def test_a_text_keeps_fifteen_digits_of_a_double(
             )
         ),
         ("a ANY, b ANY) STRICT --", ""),
+        ("a REAL, b TEXT) STRICT --", "column 'a' is declared REAL, .*affinity REAL.*bigint"),
+        ("a INT, b BLOB) STRICT --", "declared BLOB, and STRICT, .*string; declare it TEXT"),
+        ("a BLOB, b TEXT) STRICT --", "'a' is declared BLOB, .*bigint; declare it INTEGER"),
+        ("a TEXT, b TEXT) STRICT --", ""),
+        ("a INTEGER, b TEXT CHECK (elsewhere(b)))--", "take no row: .* function: elsewhere"),
     ],
 )
 def test_preflight_finds_a_table_that_the_rows_do_not_fit(
     sink: SQLiteSink, table: str, says: str
 ) -> None:
-    elsewhere(sink, f"CREATE TABLE t ({table})")
+    create = f"CREATE TABLE t ({table})"
+    made = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); "
+    made += "db.create_function('elsewhere', 1, bool); db.execute(sys.argv[2])"
+    subprocess.run([sys.executable, "-c", made, sink.path, create], check=True)
     schema = (Column("a", "bigint"), Column("b", "string"))
     committer = sink.create_committer(dataclasses.replace(DRIVER, schema=schema))
     if not says:
@@ -261,6 +269,41 @@ def test_a_view_is_refused(sink: SQLiteSink) -> None:
     committer = sink.create_committer(dataclasses.replace(DRIVER, schema=schema))
     with pytest.raises(PreflightError, match=r"SQLite table t in .* is a view; give the table"):
         committer.preflight()
+
+
+@pytest.mark.parametrize("kind", ["rtree(id, low, high)", "fts5(a)"])
+def test_a_virtual_table_is_refused(sink: SQLiteSink, kind: str) -> None:
+    """An R-tree keeps 32 bits of a double."""
+    elsewhere(sink, f"CREATE VIRTUAL TABLE t USING {kind}")
+    schema = tuple(Column(name, "double") for name in ("id", "low", "high"))
+    committer = sink.create_committer(dataclasses.replace(DRIVER, schema=schema))
+    with pytest.raises(PreflightError, match=r"SQLite table t in .* is a virtual table; give"):
+        committer.preflight()
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "binary", "array<int>", "double"])
+def test_a_strict_table_that_would_refuse_every_value_is_found_at_the_start(
+    sink: SQLiteSink, kind: str
+) -> None:
+    elsewhere(sink, "CREATE TABLE t (a INTEGER) STRICT")
+    schema = (Column("a", kind),)
+    committer = sink.create_committer(dataclasses.replace(DRIVER, schema=schema))
+    with pytest.raises(PreflightError, match="declared INTEGER, and STRICT, so it refuses"):
+        committer.preflight()
+
+
+@pytest.mark.parametrize("said", ["the door is locked", "database is locked", "disk is full"])
+def test_a_trigger_that_refuses_a_row_is_no_lock(
+    sink: SQLiteSink, committer: SQLiteCommitter, said: str
+) -> None:
+    """Else the commit would be asked again, to its end."""
+    elsewhere(
+        sink,
+        "CREATE TABLE t (a INTEGER)",
+        f"CREATE TRIGGER no BEFORE INSERT ON t BEGIN SELECT RAISE(ABORT, '{said}'); END",
+    )
+    with pytest.raises(CommitFailedError, match=said):
+        committer.commit([stage(sink, {"a": [1]})])
 
 
 def test_a_strict_table_refuses_a_value_of_another_type_in_one_line(
