@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import ConfigurationError
 from seamark.sinks.sql import SqlSink
+from seamark.verify.conformance.steps import attempt
 from tests.changes_suite import ChangesSuite, ChangesUnderTest
 from tests.chaos.driver import wait_until
 from tests.integration.sql.sink_kit import OP, Place, batch, committer, write
@@ -75,6 +76,23 @@ def test_keys_of_two_columns(place: Place) -> None:
     assert sorted(place.execute("SELECT * FROM {}orders")) == [
         (1, "other 1"), (1, "row 1"), (2, "row 2"),
     ]  # fmt: skip
+
+
+def test_of_rows_of_one_key_the_last_wins(place: Place) -> None:
+    """Within a batch, over the batches of a task, and over the tasks of a commit."""
+    sink = place.sink(mode="upsert", keys=["id"])
+    side = committer(sink)
+    staged = [
+        committable
+        for part in range(3)
+        for committable in write(
+            sink, batch([1, 2, 1], f"a{part}"), batch([2], f"b{part}"), batch([3, 1], f"c{part}"),
+            at=attempt(partition=part),
+        )
+    ]  # fmt: skip
+    assert set(side.commit(staged)) == {CommitOutcome.COMMITTED}
+    found = sorted(place.execute("SELECT * FROM {}orders"))
+    assert found == [(1, "c2 1"), (2, "b2 2"), (3, "c2 3")]
 
 
 def test_op_without_upsert() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.sinks.sql.database import Session
+from seamark.sinks.sql.tables import outcomes
 from seamark.verify.conformance.steps import attempt, until_proved
 from tests.chaos.driver import wait_until
 from tests.integration.sql.sink_kit import (
@@ -32,20 +35,41 @@ def test_of_two_commits_at_once_each_row_is_there_once(place: Place) -> None:
             *write(sink, batch([2 * epoch]), at=attempt(epoch=epoch)),
             *write(sink, batch([2 * epoch + 1]), at=attempt(epoch=epoch, partition=1)),
         ]
-        start, outcomes = threading.Barrier(2), list[Any]()
+        start, answers = threading.Barrier(2), list[Any]()
 
-        def commit(side: Any, start=start, items=items, outcomes=outcomes) -> None:
+        def commit(side: Any, start=start, items=items, answers=answers) -> None:
             start.wait()
-            outcomes.append(until_proved(side.commit, items))
+            answers.append(until_proved(side.commit, items))
 
         threads = [threading.Thread(target=commit, args=(side,)) for side in sides]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sorted(outcomes, key=str) == [[ALREADY] * 2, [COMMITTED] * 2]
+        assert sorted(answers, key=str) == [[ALREADY] * 2, [COMMITTED] * 2]
     assert place.visible() == list(range(20))
     assert place.staged() == 0
+
+
+def test_a_commit_of_many_tasks_asks_the_database_little(tmp_path: Path) -> None:
+    """Oracle takes 1,000 values in a list. The target is described once: nobody alters it while the
+    commit writes to it."""
+    with sqlite_place(tmp_path) as place:
+        sink = place.sink()
+        side = committer(sink)
+        staged = [write(sink, batch([part]), at=attempt(partition=part))[0] for part in range(3)]
+        asked = list[tuple[str, Any]]()
+        sa.event.listen(
+            sink.database.engine,
+            "before_cursor_execute",
+            lambda c, cursor, statement, parameters, *_: asked.append((statement, parameters)),
+        )
+        assert set(side.commit(staged)) == {COMMITTED}
+        assert len([1 for statement, _ in asked if 'table_xinfo("orders")' in statement]) == 1
+        many = [dataclasses.replace(c, handle=f"{c.handle}{n}") for c in staged for n in range(400)]
+        found = Session(sink.database).run(lambda connection: outcomes(connection, staged + many))
+        assert len(found) == 3
+        assert max(len(parameters) for _, parameters in asked) < 1_000
 
 
 def test_the_password_is_shown_nowhere(place: Place) -> None:

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import PreflightError
+from seamark.model.schema import Column
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.sql import SqlSink
 from seamark.sinks.sql.database import Session
@@ -91,6 +92,46 @@ def test_keys_that_may_be_one_for_postgresql(postgres: PostgresServer) -> None:
         with pytest.raises(PreflightError, match=r"column 'text' has type .* would alter values"):
             committer(place.sink(mode="upsert", keys=["text"]))
         committer(place.sink(mode="upsert", keys=["id"]))
+
+
+@pytest.mark.parametrize("declared", ["UNIQUE (text(3))", "PRIMARY KEY (text(3))"])
+def test_keys_of_which_mariadb_looks_at_the_beginning_alone(
+    mariadb: MariaDBServer, declared: str
+) -> None:
+    exact = "CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+    with mariadb_place(mariadb) as place:
+        place.execute(f"CREATE TABLE orders (id BIGINT, text VARCHAR(99) {exact}, {declared})")
+        with pytest.raises(PreflightError, match=r"column 'text' has type .* would alter values"):
+            committer(place.sink(mode="upsert", keys=["text"]))
+
+
+def test_names_of_duckdb_have_no_case(tmp_path: Path) -> None:
+    with duckdb_place(tmp_path) as place:
+        place.execute('CREATE SCHEMA "Shop"')
+        place.execute('CREATE TABLE "Shop"."Orders" (id BIGINT PRIMARY KEY, text VARCHAR)')
+        sink = place.sink(table="shop.orders", mode="upsert", keys=["id"])
+        for text in ("first", "second"):
+            side = committer(sink)
+            assert side.commit(write(sink, batch([1], text))) == [CommitOutcome.COMMITTED]
+        assert place.execute("SELECT * FROM shop.orders") == [(1, "second 1")]
+
+
+def test_a_column_that_duckdb_computes_is_no_target(tmp_path: Path) -> None:
+    with duckdb_place(tmp_path) as place:
+        place.execute("CREATE TABLE orders (id BIGINT, n VARCHAR, text VARCHAR AS (n || 'x'))")
+        with pytest.raises(PreflightError, match="Cannot insert into a generated column"):
+            committer(place.sink())
+        numbers = (context().schema[0],)
+        committer(place.sink(), schema=numbers)
+
+
+def test_a_virtual_table_of_sqlite_is_no_target(tmp_path: Path) -> None:
+    """An R-tree keeps 32 bits of a double."""
+    schema = (Column("id", "bigint"), Column("low", "double"), Column("high", "double"))
+    with sqlite_place(tmp_path) as place:
+        place.execute("CREATE VIRTUAL TABLE orders USING rtree(id, low, high)")
+        with pytest.raises(PreflightError, match="orders is no table"):
+            committer(place.sink(), schema=schema)
 
 
 def test_a_stage_of_mariadb_takes_the_texts_of_its_target(mariadb: MariaDBServer) -> None:

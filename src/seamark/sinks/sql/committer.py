@@ -41,6 +41,7 @@ class SqlCommitter(ConnectedCommitter["SqlSink"]):
         super().__init__(sink, context, _log)
         self._database = sink.database
         self._connection: Session = Session(self._database)
+        self._described: dict[tuple[str, str, bool], tables.Target | None] = {}
 
     def commit(self, committables: Sequence[SqlCommittable]) -> Sequence[CommitOutcome]:
         """Move the stages of this call, all or none.
@@ -111,6 +112,7 @@ class SqlCommitter(ConnectedCommitter["SqlSink"]):
         ended: dict[str, Fate] = {}
 
         def end(connection: Any) -> list[Fate]:
+            self._described.clear()
             ended.update(tables.outcomes(connection, committables))
             fates = [ended.get(c.handle) or end_one(connection, c) for c in committables]
             tables.prune(connection, committables)
@@ -156,9 +158,12 @@ class SqlCommitter(ConnectedCommitter["SqlSink"]):
     def _require_fit(self, connection: Any, c: SqlCommittable) -> None:
         """Raise CommitFailedError if the target was altered since the rows were staged and may have
         altered them, or found others by their keys. Servers alter no table that a transaction has
-        just written to."""
-        dialect = self._database.dialect
-        target = tables.describe(connection, dialect, c.place, c.target, keys=bool(c.keys))
+        written to, so once in a transaction will do."""
+        of = (c.place, c.target, bool(c.keys))
+        if of not in self._described:
+            dialect = self._database.dialect
+            self._described[of] = tables.describe(connection, dialect, *of[:2], keys=of[2])
+        target = self._described[of]
         for name, kind in zip(c.columns, c.types, strict=False):
             into = target.find(name) if target is not None else None
             if into is not None and not holds(into.form, kind, key=name in c.keys):

@@ -37,20 +37,20 @@ _TYPES: dict[str, Any] = {
     "BLOB": sa.LargeBinary(), "DATE": sa.Date(), "TIMESTAMP": sa.DateTime(),
     "TIMESTAMP WITH TIME ZONE": sa.DateTime(timezone=True),
 }  # fmt: skip
+_HERE = (
+    "WHERE lower(table_name) = lower(:name) "  # as everywhere in DuckDB, quoted or not
+    "AND lower(schema_name) = lower(coalesce(:schema, current_schema())) "
+    "AND database_name = current_database()"
+)
 _COLUMNS = sa.text(
     "SELECT column_name, data_type, is_nullable, column_default FROM duckdb_columns() "
-    "WHERE table_name = :name AND schema_name = coalesce(:schema, current_schema()) "
-    "AND database_name = current_database() ORDER BY column_index"
+    f"{_HERE} ORDER BY column_index"
 )
 _KEYS = sa.text(
-    "SELECT constraint_column_names FROM duckdb_constraints() WHERE table_name = :name "
-    "AND schema_name = coalesce(:schema, current_schema()) "
+    f"SELECT constraint_column_names FROM duckdb_constraints() {_HERE} "
     "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
 )
-_TABLE = sa.text(
-    "SELECT sql FROM duckdb_tables() WHERE table_name = :name "
-    "AND schema_name = coalesce(:schema, current_schema()) AND database_name = current_database()"
-)
+_TABLE = sa.text(f"SELECT sql FROM duckdb_tables() {_HERE}")
 _LOOSE = re.compile(r'("(?:[^"]|"")+"|\w+) VARCHAR COLLATE (?!binary\b)', re.IGNORECASE)
 
 
@@ -67,6 +67,11 @@ def columns(connection: Any, name: str, schema: str | None) -> list[dict[str, An
 def keys(connection: Any, name: str, schema: str | None) -> list[Sequence[str]]:
     """Return the columns of each primary key and unique constraint of a table."""
     return [names for (names,) in connection.execute(_KEYS, {"name": name, "schema": schema})]
+
+
+def is_table(connection: Any, name: str, schema: str | None) -> bool:
+    """Return whether there is a table of this name, and no view."""
+    return connection.execute(_TABLE, {"name": name, "schema": schema}).first() is not None
 
 
 def loose_texts(connection: Any, name: str, schema: str | None) -> set[str]:

@@ -89,9 +89,14 @@ def _create(session: Session, table: Any, name: str) -> None:
 def _try_commit(session: Session, sink: "SqlSink", target: Target, schema: Schema) -> None:
     """Make the stage, and run the commit's statements for a transaction without rows: a dialect
     that refuses one of them, or a right that is missing, shows now."""
-    if sink.database.dialect == "duckdb":
-        return  # tasks make the stages, in files
     columns = [column for c in schema if (column := target.find(c.name)) is not None]
+    if sink.database.dialect == "duckdb":  # tasks make the stages, in files
+        rows = sa.table(
+            target.name, *(sa.column(c.name) for c in columns), schema=target.place or None
+        )
+        nothing = sa.insert(rows).from_select([*rows.c], sa.select(rows).where(sa.false()))
+        session.run(lambda connection: connection.execute(nothing))
+        return
     stage = tables.stage_table(target, columns, with_op=sink.op is not None)
     tables.create(session, stage)
     keys = [target.find(key) for key in sink.keys]
