@@ -12,7 +12,7 @@ import pytest
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import CommitFailedError, WriteRefusedError
-from seamark.sinks.redis import RedisSink
+from seamark.sinks.redis import RedisSink, rows
 from seamark.verify.conformance.steps import attempt, driver, until_proved
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
@@ -180,3 +180,29 @@ def test_refused_rows_of_an_upsert_are_named_and_the_others_written(
     assert client.get("row:taken") == ("a string" if kind == "hashes" else "7")
     client.delete("row:taken")
     assert sorted(kit.visible(redis)) == list(range(20))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("value", ["v", None])
+def test_a_row_that_is_too_long_once_packed_is_refused(
+    redis: RedisServer, mode: str, value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the server hangs up at it, each time that it comes. Here its limit is 2 MiB."""
+    limit = 2 * 2**20
+    monkeypatch.setattr(rows, "LARGEST_BYTES", limit)
+    sink = RedisSink(redis.url(), "k", value, mode=mode, ttl="1h")  # type: ignore[arg-type]
+    with kit.configured(redis, "proto-max-bulk-len", str(limit)):
+        writer = sink.create_selective_writer(attempt())
+        lengths = [limit // 2, limit - 1000, limit - 20, limit]
+        batch = pa.record_batch({"k": list("abcd"), "v": ["x" * length for length in lengths]})
+        if value is None:
+            batch = batch.append_column("w", pa.array(["y" * (limit // 2), "", "", ""]))
+        refused = {row.index: row.reason for row in writer.write_accepted(batch)}
+        assert list(refused) == ([0, 2, 3] if value is None else [2, 3])
+        assert f"bytes; Redis holds at most {limit}" in refused[2]
+        if committables := writer.prepare_commit():
+            committer = sink.create_committer(driver())
+            assert committer.commit(committables) == [CommitOutcome.COMMITTED]
+        client = redis.client()
+        found = client.hget("b", "v") if value is None else client.get("b")
+        assert len(found) == limit - 1000

@@ -33,7 +33,9 @@ BLOCK_ROWS = BLOCK_ARGUMENTS // 2
 BLOCK_BYTES = 2**20
 """Redis serves nobody else while it applies a block: a few milliseconds at this size."""
 LARGEST_BYTES = 512 * 2**20
-"""Redis's limit for one string."""
+"""Redis's limit for one string, and for one argument: a row goes as one, packed."""
+_ENVELOPE_BYTES = 100
+"""The most around a packed row, and the most for a column's name and sizes, beside its name."""
 
 _BINARY = pa.large_binary()
 
@@ -76,18 +78,22 @@ class Block:
 def unfit(batch: pa.RecordBatch, layout: Layout) -> list[RefusedRow]:
     """Return the rows refused by `blocks`."""
     refused = Refusals(changes.unfit(batch, (), layout.op))
+    packed = np.full(batch.num_rows, len(layout.prefix.encode()) + _ENVELOPE_BYTES)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == layout.key:
             refused.add(column.is_null(), f"the key column {name!r} is null")
+        packed += len(name.encode()) + _ENVELOPE_BYTES
         if pa.types.is_temporal(column.type):  # its text is short
             continue
         lengths = np.asarray(pc.fill_null(pc.binary_length(column.cast(_BINARY)), 0))
-        refused.add(lengths > LARGEST_BYTES, partial(_too_long, name, lengths))
+        refused.add(lengths > LARGEST_BYTES, partial(_too_long, f"column {name!r}", lengths))
+        packed += lengths
+    refused.add(packed > LARGEST_BYTES, partial(_too_long, "the packed row", packed))
     return refused.rows()
 
 
-def _too_long(name: str, lengths: Any, row: int) -> str:
-    return f"column {name!r} has {lengths[row]} bytes; Redis holds at most {LARGEST_BYTES}"
+def _too_long(what: str, lengths: Any, row: int) -> str:
+    return f"{what} has {lengths[row]} bytes; Redis holds at most {LARGEST_BYTES}"
 
 
 def key_names(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
