@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Column
 from seamark.sinks.sql import SqlSink
 from seamark.verify.conformance.steps import attempt
 from tests.changes_suite import ChangesSuite, ChangesUnderTest
@@ -93,6 +95,17 @@ def test_of_rows_of_one_key_the_last_wins(place: Place) -> None:
     assert set(side.commit(staged)) == {CommitOutcome.COMMITTED}
     found = sorted(place.execute("SELECT * FROM {}orders"))
     assert found == [(1, "c2 1"), (2, "b2 2"), (3, "c2 3")]
+
+
+def test_keys_of_bytes(place: Place) -> None:
+    sink = place.sink(mode="upsert", keys=["id"])
+    side = committer(sink, schema=(Column("id", "binary"), Column("n", "bigint")))
+    keys = [b"a", b"a\0", b"a ", b"", b"\xff", b"a"]
+    assert side.commit(write(sink, pa.record_batch({"id": keys, "n": range(6)}))) == [
+        CommitOutcome.COMMITTED
+    ]
+    found = {bytes(key): n for key, n in place.execute("SELECT * FROM {}orders")}
+    assert found == dict(zip(keys, range(6), strict=True))
 
 
 def test_op_without_upsert() -> None:

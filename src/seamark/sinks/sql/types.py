@@ -149,7 +149,8 @@ def new_type(spark: str, *, key: bool) -> Any:
         return made.with_variant(sa.TIMESTAMP(), "oracle").with_variant(mssql.DATETIME2(), "mssql")
     if plain == "binary":
         if key:
-            return sa.VARBINARY(KEY_LENGTH).with_variant(sa.LargeBinary(), "postgresql", "sqlite")
+            long = ("postgresql", "sqlite", "duckdb")
+            return sa.VARBINARY(KEY_LENGTH).with_variant(sa.LargeBinary(), *long)
         return sa.LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
     known = {
         "boolean": sa.Boolean(), "tinyint": sa.SmallInteger(), "smallint": sa.SmallInteger(),

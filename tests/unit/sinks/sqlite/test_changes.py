@@ -11,10 +11,11 @@ import pytest
 
 import seamark as sm
 from seamark.contracts.read_back import ReadBack
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
 from seamark.model.schema import Column
 from seamark.sinks.sqlite import SQLiteSink, database, merging
+from seamark.verify.conformance.steps import attempt
 from tests.changes_suite import SCHEMA, ChangesSuite, ChangesUnderTest, commit, driver, write
 
 
@@ -89,6 +90,23 @@ def test_rows_replace_without_op(tmp_path: Path) -> None:
             writer.write(pa.record_batch({"id": [1, 2, epoch], "text": [f"{text}{epoch}"] * 3}))
         commit(sink, list(writer.prepare_commit()))
     assert sorted(sql(sink, "SELECT * FROM orders")) == [(0, "b0"), (1, "b1"), (2, "b1")]
+
+
+def test_of_rows_of_one_key_the_last_wins(tmp_path: Path) -> None:
+    """Within a batch, over the batches of a task, and over the tasks of a commit."""
+    sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"])
+    committer = sink.create_committer(driver())
+    committer.preflight()
+    staged = list[Any]()
+    for part in range(3):
+        writer = sink.create_writer(attempt(partition=part))
+        for ids, text in (([1, 2, 1], "a"), ([2], "b"), ([3, 1], "c")):
+            texts = [f"{text}{part} {number}" for number in range(len(ids))]
+            writer.write(pa.record_batch({"id": ids, "text": texts}))
+        staged += writer.prepare_commit()
+    assert set(committer.commit(staged)) == {CommitOutcome.COMMITTED}
+    found = sql(sink, "SELECT id, text FROM orders ORDER BY id")
+    assert found == [(1, "c2 1"), (2, "b2 0"), (3, "c2 0")]
 
 
 def test_rows_staged_with_op_move_as_such_after_the_setting_has_gone(tmp_path: Path) -> None:
