@@ -108,6 +108,15 @@ def test_keys_of_bytes(place: Place) -> None:
     assert found == dict(zip(keys, range(6), strict=True))
 
 
+def test_two_zeros_are_one_key(place: Place) -> None:
+    """MariaDB groups them as two, and its index takes them for one."""
+    sink = place.sink(mode="upsert", keys=["id"])
+    side = committer(sink, schema=(Column("id", "double"), Column("n", "bigint")))
+    staged = write(sink, pa.record_batch({"id": [0.0, -0.0, 1.5], "n": range(3)}))
+    assert side.commit(staged) == [CommitOutcome.COMMITTED]
+    assert sorted(place.execute("SELECT * FROM {}orders")) == [(0.0, 1), (1.5, 2)]
+
+
 def test_op_without_upsert() -> None:
     with pytest.raises(ConfigurationError, match=r"no key.*give mode='upsert' and keys="):
         SqlSink("sqlite:////tmp/a.db", "orders", op="op")

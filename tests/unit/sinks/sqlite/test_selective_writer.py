@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 import subprocess
 import sys
@@ -71,6 +72,15 @@ def test_a_row_at_which_a_function_of_the_table_fails_is_refused(
     writer = sink.create_selective_writer(attempt())
     assert refused(writer, rows([1, 2], ['{"a": 1}', "no JSON"])) == {1: "malformed JSON"}
     assert committed(sink, writer) == [(1, '{"a": 1}')]
+
+
+def test_two_zeros_are_one_key(tmp_path: Path) -> None:
+    sink = sink_on(tmp_path, "CREATE TABLE orders (id REAL PRIMARY KEY, text TEXT)")
+    sink = dataclasses.replace(sink, keys=["id"])
+    writer = sink.create_selective_writer(attempt())
+    batch = pa.record_batch({"id": [0.0, -0.0, 1.5], "text": ["a", "b", "c"]})
+    assert refused(writer, batch) == {}
+    assert committed(sink, writer) == [(0.0, "b"), (1.5, "c")]
 
 
 def test_a_key_that_is_in_the_table_still_stops_the_commit(tmp_path: Path) -> None:
