@@ -116,14 +116,13 @@ def prepare(path: str) -> None:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """A table. `columns` are its columns, each with whether it must be given, and its declared type
-    ("" keeps each value as it is); none if there is no table. `keyed`: whether a row can be found
-    by the target's keys. `strict`: whether it refuses values of other types. `kind`: "table", or
-    what else it is. `fault`: why SQLite can insert no row."""
+    """A table. `columns` are its columns, each with whether it must be given, its declared type (""
+    keeps each value as it is), and whether it refuses values of other types; none if there is no
+    table. `keyed`: whether a row can be found by the target's keys. `kind`: "table", or what else
+    it is. `fault`: why SQLite can insert no row."""
 
-    columns: tuple[tuple[str, bool, str], ...] = ()
+    columns: tuple[tuple[str, bool, str, bool], ...] = ()
     keyed: bool = True
-    strict: bool = False
     kind: str = "table"
     fault: str = ""
 
@@ -141,25 +140,26 @@ def describe(cursor: sqlite3.Cursor, target: Target) -> TableFacts:
     # Generated columns are hidden here, and cannot be inserted into. A row's number, the only key
     # column of type INTEGER, is filled by itself.
     cursor.execute(
-        'SELECT c.name, "notnull" AND dflt_value IS NULL AND NOT '
-        "(pk AND upper(c.type) = 'INTEGER' AND 1 = sum(pk > 0) OVER () AND NOT wr), "
-        "iif(strict AND upper(c.type) = 'ANY', '', c.type), strict, t.type "
-        "FROM pragma_table_info(?) AS c, pragma_table_list(?) AS t",
+        'SELECT name, "notnull" AND dflt_value IS NULL AND NOT number, '
+        "iif(strict AND upper(type) = 'ANY', '', type), strict OR number, kind "
+        "FROM (SELECT c.*, strict, t.type AS kind, pk AND upper(c.type) = 'INTEGER' "
+        "AND 1 = sum(pk > 0) OVER () AND NOT wr AS number "
+        "FROM pragma_table_info(?) AS c, pragma_table_list(?) AS t)",
         (target.table, target.table),
     )
     rows = cursor.fetchall()
     if not rows:
         return TableFacts()
-    columns = tuple((name, bool(must), declared) for name, must, declared, *_ in rows)
+    columns = tuple((name, bool(must), kind, bool(strict)) for name, must, kind, strict, _ in rows)
     keyed = not target.keys or _has_key(cursor, target.table, target.keys)
     kind = next((kind for *_, kind in rows if kind != "table"), "table")
-    return TableFacts(columns, keyed, bool(rows[0][3]), kind, _fault(cursor, target, columns))
+    return TableFacts(columns, keyed, kind, _fault(cursor, target, [name for name, *_ in rows]))
 
 
-def _fault(cursor: sqlite3.Cursor, target: Target, columns: Sequence[tuple[str, bool, str]]) -> str:
+def _fault(cursor: sqlite3.Cursor, target: Target, columns: Sequence[str]) -> str:
     """Return why SQLite cannot prepare an insert; "" if it can. A CHECK, an index or a trigger may
     need a function of another program's, or a table that is gone."""
-    names, table = [quoted(name) for name, *_ in columns], quoted(target.table)
+    names, table = list(map(quoted, columns)), quoted(target.table)
     listed = ", ".join(names)
     insert = f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {table} WHERE true"
     if target.keys:
@@ -189,18 +189,18 @@ def misfits(
             yield f"{what} is a {facts.kind} table", "give an ordinary one"
         return
     written = [column for column in schema if column.name != target.op]
-    declared = {name.lower(): kind for name, _, kind in facts.columns}
+    declared = {name.lower(): (kind, strict) for name, _, kind, strict in facts.columns}
     given = {column.name.lower() for column in written}
     for column in written if facts.columns else ():
-        if (kind := declared.get(column.name.lower())) is None:
+        if (into := declared.get(column.name.lower())) is None:
             listed = ", ".join(name for name, *_ in facts.columns)
             yield (
                 f"{what} has no column {column.name!r} (it has {listed})",
                 "add it with ALTER TABLE, or drop it from the DataFrame",
             )
-        elif altered := _altered(column, kind, strict=facts.strict):
-            yield f"{what}: column {column.name!r} is declared {kind}, {altered[0]}", altered[1]
-    for name, must, _ in facts.columns:
+        elif altered := _altered(column, *into):
+            yield f"{what}: column {column.name!r} is declared {into[0]}, {altered[0]}", altered[1]
+    for name, must, *_ in facts.columns:
         if must and name.lower() not in given:
             yield (
                 f"{what}: column {name!r} is NOT NULL, has no default and is not in the DataFrame",
@@ -218,10 +218,10 @@ def misfits(
         )
 
 
-def _altered(column: Column, declared: str, *, strict: bool) -> tuple[str, str] | None:
+def _altered(column: Column, declared: str, strict: bool) -> tuple[str, str] | None:
     """Return how a column of this declared type would alter values, and the remedy: texts that look
     like numbers become such, doubles have 53 bits, and 15 digits as texts. Texts of dates, times
-    and JSON do not. A strict table refuses what is of another type."""
+    and JSON do not. A strict column refuses them."""
     affinity = next(a for part, a in _AFFINITIES.items() if part in (declared or "BLOB").upper())
     as_text = column.type.startswith(("string", "varchar", "char", "decimal"))
     wanted = {("bigint", "REAL"): "INTEGER", ("double", "TEXT"): "REAL"}.get(
@@ -232,7 +232,7 @@ def _altered(column: Column, declared: str, *, strict: bool) -> tuple[str, str] 
     stored = TYPES.get(column.type, "TEXT")
     fits = {"INTEGER": ("INTEGER", "REAL", "TEXT"), "REAL": ("REAL", "TEXT")}.get(stored, (stored,))
     if wanted is None and strict and column.type and declared and affinity not in fits:
-        return f"and STRICT, so it refuses the DataFrame's {column.type}", f"declare it {stored}"
+        return f"which refuses the DataFrame's {column.type}", f"declare it {stored}"
     if wanted is None:
         return None
     return (
