@@ -271,13 +271,16 @@ def row_number(cursor: sqlite3.Cursor, table: str) -> str:
 
 
 def definition(path: str, table: str) -> list[str]:
-    """Return the statements that create the table and its unique indexes; none if it is missing."""
+    """Return the statements that create the table, and the indexes that may refuse a row: unique
+    ones, and those of expressions. None if it is missing."""
     if not Path(path).exists():
         return []
     with connect(path) as cursor:
         cursor.execute(
             "SELECT sql FROM sqlite_master WHERE lower(tbl_name) = lower(?) AND (type = 'table' "
-            "OR type = 'index' AND sql LIKE 'CREATE UNIQUE%') ORDER BY type DESC",
+            "OR type = 'index' AND (sql LIKE 'CREATE UNIQUE%' OR sql IS NOT NULL AND EXISTS "
+            "(SELECT 1 FROM pragma_index_xinfo(sqlite_master.name) WHERE cid = -2))) "
+            "ORDER BY type DESC",
             (table,),
         )
         return [row[0] for row in cursor.fetchall()]

@@ -22,7 +22,10 @@ from seamark.sinks.sqlite.database import Target
 if TYPE_CHECKING:
     from seamark.sinks.sqlite.sink import SQLiteSink
 
-_CONSTRAINT = re.compile(r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY|AS)\b", re.IGNORECASE)
+_CONSTRAINT = re.compile(
+    r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY|AS|INDEX)\b", re.IGNORECASE
+)
+_ENDS_ALL = re.compile(r"\bON\s+CONFLICT\s+ROLLBACK\b", re.IGNORECASE)
 _KEY = re.compile(r"\b(UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
 
 
@@ -127,8 +130,8 @@ class _TableCopy:
         if _CONSTRAINT.search(text):
             self._connection = database.open_scratch()
             self._cursor = self._connection.cursor()
-            for statement in definition:
-                self._cursor.execute(statement)
+            for statement in definition:  # the copy's rows must outlive a refused one
+                self._cursor.execute(_ENDS_ALL.sub("ON CONFLICT ABORT", statement))
             self._cursor.execute("BEGIN")
 
     def refused(self, batch: pa.RecordBatch) -> list[RefusedRow]:

@@ -62,16 +62,30 @@ def test_a_key_is_used_once_in_an_attempt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "columns",
-    ["text TEXT CHECK (text ->> '$.a' IS NOT NULL)", "text TEXT, a AS (text ->> '$.a') STORED"],
+    [
+        "text TEXT CHECK (text ->> '$.a' IS NOT NULL)",
+        "text TEXT, a AS (text ->> '$.a') STORED",
+        "text TEXT); CREATE INDEX i ON orders (id, text ->> '$.a'",
+    ],
 )
 def test_a_row_at_which_a_function_of_the_table_fails_is_refused(
     tmp_path: Path, columns: str
 ) -> None:
     """Its error is none of a constraint's."""
-    sink = sink_on(tmp_path, f"CREATE TABLE orders (id INTEGER, {columns})")
+    sink = sink_on(tmp_path, *f"CREATE TABLE orders (id INTEGER, {columns})".split(";"))
     writer = sink.create_selective_writer(attempt())
     assert refused(writer, rows([1, 2], ['{"a": 1}', "no JSON"])) == {1: "malformed JSON"}
     assert committed(sink, writer) == [(1, '{"a": 1}')]
+
+
+def test_a_constraint_that_ends_transactions_refuses_its_row_alone(tmp_path: Path) -> None:
+    sink = sink_on(
+        tmp_path, "CREATE TABLE orders (id INTEGER UNIQUE ON CONFLICT ROLLBACK, text TEXT)"
+    )
+    writer = sink.create_selective_writer(attempt())
+    assert refused(writer, rows([1, 1, 2])) == {1: "UNIQUE constraint failed: orders.id"}
+    assert refused(writer, rows([2, 3])) == {0: "UNIQUE constraint failed: orders.id"}
+    assert committed(sink, writer) == [(1, "1"), (2, "2"), (3, "3")]
 
 
 def test_two_zeros_are_one_key(tmp_path: Path) -> None:
