@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def of_new_sessions(server: MariaDBServer, which: str) -> Iterator[None]:
         "cut short": CUT_SHORT,
         "serializable": {"tx_isolation" if maria else "transaction_isolation": "'SERIALIZABLE'"},
         "timed": {"max_statement_time": 0.00001} if maria else {"max_execution_time": 1},
+        "idle": {"wait_timeout": 1, **({"idle_transaction_timeout": 1} if maria else {})},
     }[which]
     with contextlib.closing(server.connect()) as root, root.cursor() as cursor:
         for name, value in settings.items():
@@ -81,6 +83,21 @@ def test_settings_of_new_sessions(
     assert target.visible() == ([2] if mode == "changes" else [1, 2, 4, 5])
     assert set(target.ledger().values()) == {"committed"}
     assert target.stages() == []
+
+
+@pytest.mark.parametrize("mode", ["xa", "staged"])
+def test_a_writer_may_wait_for_its_rows(server: MariaDBServer, database: str, mode: str) -> None:
+    """A server may close the connections of those that ask nothing for a while."""
+    target = target_on(server, database, mode)
+    with of_new_sessions(server, "idle"):
+        writer = target.sink.create_writer(attempt())
+        writer.write(batch([1]))
+        time.sleep(2.5)
+        writer.write(batch([2]))
+        committables = writer.prepare_commit()
+    committer = target.committer()
+    assert until_proved(committer.commit, committables) == DONE
+    assert target.visible() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,10 @@ _SETTINGS = (
     "NO_AUTO_VALUE_ON_ZERO', time_zone='+00:00', sql_notes=1, max_error_count=64, "
     "foreign_key_checks=1, unique_checks=1, "
     "sql_safe_updates=0, sql_select_limit=18446744073709551615, sql_big_selects=1, autocommit=1, "
-    # MariaDB's way, and MySQL's.
-    "completion_type=0 /*M!100101 , max_statement_time=0 */ /*!80000 , max_execution_time=0 */"
+    "completion_type=0, wait_timeout=28800 "
+    "/*!80000 , max_execution_time=0 */ "  # MySQL's; the others are MariaDB's
+    "/*M!100300 , max_statement_time=0, idle_transaction_timeout=0 */ "
+    "/*M!100300 , idle_write_transaction_timeout=0, idle_readonly_transaction_timeout=0 */"
 )
 _AFTER_OTHERS = {"wsrep_sync_wait": 15, "group_replication_consistency": "'BEFORE'"}
 
