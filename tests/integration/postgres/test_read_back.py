@@ -85,3 +85,21 @@ def test_an_upserted_table_is_read_without_writers(postgres: PostgresServer, sch
     committer.close()
     (found,) = sink.read_back(asked(batch, [], by_transaction=False))
     assert (found.writers, found.epoch, found.rows.to_pydict()) == (None, None, {"id": [1, 2]})
+
+
+def test_a_role_with_short_numbers_and_little_time(postgres: PostgresServer, schema: str) -> None:
+    """A rounded number would be told as a row lost and another's."""
+    sink = kit.sink_on(postgres, schema, create_table=True)
+    committer = sink.create_committer(kit.driver(schema=(Column("x", "double"),)))
+    committer.preflight()
+    batch = pa.record_batch({"x": [0.1 + 0.2] * 1_000_000})
+    committer.commit(kit.write(sink, kit.attempt(), batch))
+    committer.close()
+    try:
+        postgres.execute("ALTER ROLE postgres SET extra_float_digits = 0")
+        postgres.execute("ALTER ROLE postgres SET statement_timeout = 100")
+        found = list(sink.read_back(asked(batch, [], by_transaction=False)))
+    finally:
+        with postgres.connect(options="-c statement_timeout=0") as connection:
+            connection.execute("ALTER ROLE postgres RESET ALL")
+    assert pa.Table.from_batches([rows.rows for rows in found]) == pa.Table.from_batches([batch])

@@ -99,6 +99,28 @@ def test_a_flush_whose_reply_is_lost_fails_its_attempt_and_lingers(
     successor.close()
 
 
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+@pytest.mark.parametrize("mode", ["staged", "upsert"])
+def test_a_role_with_another_isolation(
+    postgres: PostgresServer, schema: str, mode: str, level: str
+) -> None:
+    """In its own isolation, a commit that waits for a row of the ledger would fail."""
+    postgres.execute(f"ALTER ROLE postgres SET default_transaction_isolation = '{level}'")
+    try:
+        sink = kit.sink_on(postgres, schema, mode)
+        committer = ready(sink)
+        staged = kit.write(sink, kit.attempt(), kit.numbers([1]))
+        with postgres.connect() as other:
+            other.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+            other.execute(f"UPDATE {schema}._seamark_ledger SET rows = rows")
+            threading.Timer(1, lambda: other.execute("COMMIT")).start()
+            assert list(committer.commit(staged)) == [CommitOutcome.COMMITTED]
+        committer.close()
+    finally:
+        postgres.execute("ALTER ROLE postgres RESET default_transaction_isolation")
+    assert kit.visible(postgres, schema) == [1]
+
+
 def test_an_attempt_whose_prepare_was_not_answered_frees_its_locks(
     postgres: PostgresServer, schema: str
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from seamark.model.errors import PreCommitError, PreflightError
+from seamark.model.errors import CommitFailedError, PreCommitError, PreflightError
 from seamark.model.schema import Column
 from seamark.sinks.postgres import PostgresSink
 from tests.integration.postgres import sink_kit as kit
@@ -149,6 +149,78 @@ def test_keys_that_do_not_compare_every_byte(
     error = refused(upsert)
     assert "no unique index that compares every byte" in error
     kit.sink_on(postgres, schema, "staged").create_committer(kit.driver()).preflight()
+
+
+def test_keys_of_texts_without_case(postgres: PostgresServer, schema: str) -> None:
+    for statement in _CITEXT:
+        postgres.execute(statement.replace("citext", f"{schema}.citext"))
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, tags {schema}.citext[])")
+    postgres.execute(f"CREATE UNIQUE INDEX ON {schema}.orders (tags array_ops)")
+    upsert = kit.sink_on(postgres, schema, "upsert", keys=["tags"])
+    shape = (Column("id", "bigint"), Column("tags", "array<string>"))
+    assert "no unique index that compares every byte" in refused(upsert, shape)
+
+
+def test_a_second_index_on_the_keys(postgres: PostgresServer, schema: str) -> None:
+    """ON CONFLICT goes by all of them: `A` would replace `a`, and a deferrable one is an error."""
+    postgres.execute(f"CREATE COLLATION {schema}.anycase (provider = libc, locale = 'C')")
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text PRIMARY KEY)")
+    how = f"text COLLATE {schema}.anycase"
+    postgres.execute(f"CREATE UNIQUE INDEX second ON {schema}.orders ({how})")
+    upsert = kit.sink_on(postgres, schema, "upsert", keys=["text"])
+    upsert.create_committer(kit.driver()).preflight()
+    postgres.execute(
+        "UPDATE pg_collation SET collisdeterministic = false WHERE "
+        f"collname = 'anycase' AND collnamespace = '{schema}'::regnamespace"
+    )
+    assert 'a second unique index on the keys ("text") is DEFERRABLE, or' in refused(upsert)
+    postgres.execute(f"DROP INDEX {schema}.second")
+    postgres.execute(f"ALTER TABLE {schema}.orders ADD UNIQUE (text) DEFERRABLE")
+    assert 'a second unique index on the keys ("text") is DEFERRABLE, or' in refused(upsert)
+
+
+@pytest.mark.parametrize("mode", ["upsert", "changes"])
+def test_a_published_table_without_replica_identity(
+    postgres: PostgresServer, schema: str, mode: str
+) -> None:
+    """Refused at the start, and at the commit at once; with one the rows get in."""
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint UNIQUE, text text)")
+    sink = kit.sink_on(postgres, schema, mode)
+    shape = (*kit.SCHEMA, Column("op", "string")) if mode == "changes" else kit.SCHEMA
+    committer = sink.create_committer(kit.driver(schema=shape))
+    committer.preflight()
+    rows = kit.inserts([1]) if mode == "changes" else kit.numbers([1])
+    staged = kit.write(sink, kit.attempt(), rows)
+    postgres.execute(f"CREATE PUBLICATION published FOR TABLE {schema}.orders")
+    try:
+        assert "does not have a replica identity" in refused(sink, shape)
+        with pytest.raises(CommitFailedError, match="does not have a replica identity"):
+            committer.commit(staged)
+        postgres.execute(f"ALTER TABLE {schema}.orders REPLICA IDENTITY FULL")
+        committer.preflight()
+        assert [outcome.name for outcome in committer.commit(staged)] == ["COMMITTED"]
+        assert kit.visible(postgres, schema) == [1]
+    finally:
+        postgres.execute("DROP PUBLICATION published")
+
+
+@pytest.mark.parametrize("mode", ["prepared", "staged"])
+def test_a_partition_on_another_server(postgres: PostgresServer, schema: str, mode: str) -> None:
+    """No two-phase commit covers it."""
+    postgres.execute("CREATE FOREIGN DATA WRAPPER w")
+    try:
+        postgres.execute("CREATE SERVER elsewhere FOREIGN DATA WRAPPER w")
+        columns = "id bigint, text text"
+        postgres.execute(f"CREATE TABLE {schema}.orders ({columns}) PARTITION BY LIST (id)")
+        postgres.execute(
+            f"CREATE FOREIGN TABLE {schema}.far PARTITION OF {schema}.orders FOR VALUES IN (1) "
+            "SERVER elsewhere"
+        )
+        error = refused(kit.sink_on(postgres, schema, mode))
+        assert f"partition {schema}.far is a foreign table" in error
+        assert f'ALTER TABLE "{schema}"."orders" DETACH PARTITION {schema}.far' in error
+    finally:
+        postgres.execute("DROP FOREIGN DATA WRAPPER w CASCADE")
 
 
 def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema: str) -> None:

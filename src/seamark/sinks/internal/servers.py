@@ -75,6 +75,9 @@ def split_url(
     return parts
 
 
+_FLAGS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
 def url_options(
     query: str, sink: str, allowed: Mapping[str, type]
 ) -> tuple[tuple[str, str | bool], ...]:
@@ -85,8 +88,13 @@ def url_options(
             raise ConfigurationError(
                 f"{sink}: url has the option {name[:40]!r}; allowed are {', '.join(allowed)}"
             )
-        flag = value.lower() in ("1", "true", "yes")
-        options.append((name, flag if allowed[name] is bool else value))
+        flag = _FLAGS.get(value.lower())
+        if not value or (allowed[name] is bool and flag is None):
+            raise ConfigurationError(
+                f"{sink}: url has the option {name}={value[:40]!r}; give it "
+                + ("true or false" if allowed[name] is bool else "a value, or leave it out")
+            )
+        options.append((name, value if flag is None or allowed[name] is not bool else flag))
     return tuple(options)
 
 

@@ -119,7 +119,7 @@ class MySQLCommitter(ConnectedCommitter["MySQLSink"]):
         rows = sum(max(c.rows, 0) for c in committables)
         connection = self._connected(rows / _SLOWEST_MOVE_ROWS_PER_S)
         errors = server.driver().MySQLError
-        require_fit = partial(self._require_fit, connection)
+        require_fit = partial(self._require_fit, connection, {})
         server.execute(connection, "START TRANSACTION")
         try:
             outcomes = [stage.move(connection, c, require_fit) for c in committables]
@@ -139,19 +139,25 @@ class MySQLCommitter(ConnectedCommitter["MySQLSink"]):
         self._drop([c for c, how in zip(committables, outcomes, strict=True) if how not in gone])
         return outcomes
 
-    def _require_fit(self, connection: Any, c: MySQLCommittable) -> None:
+    def _require_fit(
+        self, connection: Any, known: dict[str, preflight.TableFacts], c: MySQLCommittable
+    ) -> None:
         """Raise CommitFailedError if the table was altered since the rows were staged, and would
         alter them, overwrite others, or keep them after a rollback. Nobody alters it then before
-        the end of the transaction."""
+        the end of the transaction, so a table is described once: `known` has those that are."""
         if not c.types:
             return
-        into = server.quoted(c.database, c.table)
-        server.rows(connection, f"SELECT 1 FROM {into} LIMIT 0")  # locks its definition
         sink = replace(
             self._sink, table=c.table, mode="upsert" if c.keys else "staged", keys=c.keys, op=None
         )
-        schema = tuple(map(Column, c.columns, c.types))
-        if altered := preflight.altered(connection, sink, schema, self._name, c.name.stage_table):
+        if c.table not in known:
+            into = server.quoted(c.database, c.table)
+            server.rows(connection, f"SELECT 1 FROM {into} LIMIT 0")  # locks its definition
+            known[c.table] = preflight.ask_table(connection, sink, c.table)
+        schema, stage_table = tuple(map(Column, c.columns, c.types)), c.name.stage_table
+        if altered := preflight.altered(
+            connection, sink, schema, self._name, stage_table, known[c.table]
+        ):
             why = f"{altered}. It was altered while the job ran"
             raise not_committed(self._name, c.name.epoch, why)
 

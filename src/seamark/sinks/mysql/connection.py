@@ -26,10 +26,17 @@ _OPTIONS = {
 
 # Set here, so the server refuses a row instead of altering it, whatever its default; and with
 # backslash escapes, as written by `loading.py`. Without warnings `Loader` would see no alteration.
+# The second part: a server's or an init_connect's others would cut our answers and deletes short,
+# or begin a transaction where we end one.
 _SETTINGS = (
     "sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_AUTO_VALUE_ON_ZERO', time_zone='+00:00', sql_notes=1, max_error_count=64, "
-    "foreign_key_checks=1, unique_checks=1"
+    "foreign_key_checks=1, unique_checks=1, "
+    "sql_safe_updates=0, sql_select_limit=18446744073709551615, sql_big_selects=1, autocommit=1, "
+    "completion_type=0, wait_timeout=28800 "
+    "/*!80000 , max_execution_time=0 */ "  # MySQL's; the others are MariaDB's
+    "/*M!100300 , max_statement_time=0, idle_transaction_timeout=0 */ "
+    "/*M!100300 , idle_write_transaction_timeout=0, idle_readonly_transaction_timeout=0 */"
 )
 _AFTER_OTHERS = {"wsrep_sync_wait": 15, "group_replication_consistency": "'BEFORE'"}
 
@@ -42,8 +49,9 @@ _AWAY = frozenset({0, *range(2000, 2100), *range(1156, 1162), 1040, 1053, 1152, 
                    1927, 3032, 3168})  # fmt: skip
 _REFUSED_ROW = frozenset({1048, 1062, 1153, 1263, 1264, 1265, 1292, 1364, 1366, 1406, 1452, 1526,
                           1586, 1644, 1690, 3140, 3819, 3988, 4025, 4038})  # fmt: skip
-# An unknown column, wrong number of them, no right, no such trigger or function.
-_LASTING = frozenset({1054, 1136, 1142, 1143, 1305, 1360, 1370})
+# An unknown column, wrong number of them, no right, no such trigger or function; a trigger's view
+# is broken, it changes its own table, or its definer is gone.
+_LASTING = frozenset({1054, 1136, 1142, 1143, 1305, 1356, 1360, 1370, 1442, 1449})
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,10 @@ def parse_url(url: object, sink: str) -> Address:
     if not parts.username:
         raise ConfigurationError(f"{sink}: url names no user; {form}")
     options = url_options(parts.query, sink, _OPTIONS)
+    # PyMySQL passes over the first of each without the second.
+    for name, needed in (("ssl_verify_identity", "ssl_ca"), ("ssl_key", "ssl_cert")):
+        if dict(options).get(name) and not dict(options).get(needed):
+            raise ConfigurationError(f"{sink}: url has the option {name!r}; give {needed} too")
     return Address.of(parts, 3306, options=options, database=database)
 
 
@@ -85,7 +97,9 @@ def connect(
     lock. Raises PyMySQL's errors.
     """
     timeout_s = timeout_s or address.timeout_s
-    module = driver()
+    module, options = driver(), dict(address.options)
+    if "ssl_ca" in options:  # else PyMySQL takes any server for the one wanted
+        options.setdefault("ssl_verify_cert", True)
     return module.connect(
         host=address.host,
         port=address.port,
@@ -102,7 +116,7 @@ def connect(
             f"SET SESSION {_SETTINGS}, innodb_lock_wait_timeout={lock_timeout_s}, "
             f"lock_wait_timeout={lock_timeout_s}"
         ),
-        **dict(address.options),
+        **options,
     )
 
 

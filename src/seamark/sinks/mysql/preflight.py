@@ -198,9 +198,10 @@ def server_findings(sink: "MySQLSink", name: str, facts: ServerFacts) -> Finding
         yield Finding(FindingCode.SV003, name, found, remedy)
 
 
-def altered(connection: Any, sink: "MySQLSink", schema: Schema, name: str, stage: str) -> str:
-    """Return why the table does not take staged rows as they are, "" if it does."""
-    now = ask_table(connection, sink, sink.table)
+def altered(
+    connection: Any, sink: "MySQLSink", schema: Schema, name: str, stage: str, now: TableFacts
+) -> str:
+    """Return why the table, as it is `now`, would alter or refuse staged rows, or ""."""
     version = ServerFacts(str(connection.get_server_info()))
     if unfit := errors(table_findings(sink, schema, name, version, now)):
         return f"{unfit[0].found}; {unfit[0].remedy}"
@@ -289,8 +290,7 @@ def key_findings(sink: "MySQLSink", schema: Schema, name: str, facts: TableFacts
     unfit = partial(Finding, FindingCode.SV005, name)
     keys, shown = {key.lower() for key in sink.keys}, ", ".join(sink.keys)
     given = {column.name.lower() for column in schema}
-    # A column that is not written, nor made of others, keeps rows from meeting in its index.
-    apart = {column.name.lower() for column in facts.columns if not column.generated} - given
+    apart = {column.name.lower() for column in facts.columns if column.apart} - given
     parts = {index: {column.lower() for column in index.columns} for index in facts.indexes}
     if keys not in parts.values():
         yield unfit(

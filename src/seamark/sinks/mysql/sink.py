@@ -23,7 +23,8 @@ class MySQLSink(TableSink[MySQLCommittable]):
 
     url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in
         the password percent-encoded; options ``?ssl_ca=…&ssl_verify_identity=true``, ``ssl_cert``,
-        ``ssl_key``, ``ssl_verify_cert``, ``unix_socket``. The password is never shown or stored.
+        ``ssl_key``, ``ssl_verify_cert`` (true with ``ssl_ca``, unless given), ``unix_socket``. The
+        password is never shown or stored.
     table: an InnoDB table of that database.
     mode:
         ``"staged"``: tasks write into stage tables. After the decision one transaction moves the

@@ -56,8 +56,9 @@ class TableColumn:
 
     `takes_bytes`: UTF-8 bytes can be loaded directly. A text column of another character set would
     read them as its own, and MySQL's type JSON accepts no bytes (MariaDB's is a text).
-    `data_type`: of DOUBLE(10,2) and FLOAT(8,2) with the digits, to which they round; `members`: of
-    an ENUM.
+    `apart`: rows that are not given it meet no other in a unique index that has it: they get NULL
+    or a number of their own. `data_type`: of DOUBLE(10,2) and FLOAT(8,2) with the digits, to which
+    they round; `members`: of an ENUM.
     """
 
     name: str
@@ -67,6 +68,7 @@ class TableColumn:
     not_null: bool
     must_be_given: bool
     generated: bool
+    apart: bool = False
     collation: str = ""
     members: tuple[str, ...] = ()
 
@@ -102,6 +104,7 @@ def read_columns(connection: Any, database: str, table: str) -> list[TableColumn
         "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
         (database, table),
     )
+    null = "NULL" if "mariadb" in connection.get_server_info().lower() else None
     return [
         TableColumn(
             name,
@@ -111,6 +114,8 @@ def read_columns(connection: Any, database: str, table: str) -> list[TableColumn
             nullable == "NO",
             nullable == "NO" and default is None and "auto_increment" not in str(extra).lower(),
             "generated" in str(extra).lower() and "default_generated" not in str(extra).lower(),
+            "auto_increment" in str(extra).lower()
+            or (nullable == "YES" and default == null and "generated" not in str(extra).lower()),
             collation or "",
             tuple(one.replace("''", "'") for one in _MEMBER.findall(str(shown)))
             if data_type == "enum"

@@ -110,9 +110,12 @@ class PostgresCommitter(ConnectedCommitter["PostgresSink"]):
                 connection.execute(BEGIN)
                 ended = end(connection, chosen)
                 connection.execute("COMMIT")
-            except BaseException:  # else the next try would go on in this transaction
+            except BaseException as error:  # else the next try would go on in this transaction
                 with contextlib.suppress(driver().Error):
                     connection.execute("ROLLBACK")
+                if isinstance(error, driver().errors.ObjectNotInPrerequisiteState):
+                    # Of statements on tables it lasts: no replica identity, a deferrable key.
+                    raise driver().ProgrammingError(str(error)) from error
                 raise
         for i, outcome in zip(places, ended, strict=True):
             outcomes[i] = outcome

@@ -37,7 +37,8 @@ _SETTINGS: dict[str, Any] = {
 _SECRET_OPTION = re.compile(r"(?i)(password=)[^&]*")
 
 BEGIN = (
-    f"BEGIN; SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'; SET LOCAL statement_timeout = 0; "
+    "BEGIN; SET LOCAL transaction_isolation = 'read committed'; "
+    f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'; SET LOCAL statement_timeout = 0; "
     "SET LOCAL idle_in_transaction_session_timeout = 0; "
     "SELECT set_config('transaction_timeout', '0', true) "
     "WHERE current_setting('server_version_num')::int >= 170000; "

@@ -48,6 +48,11 @@ def _fields(values: pa.Array, column: ColumnType) -> pa.BinaryArray:
     if column.name == "uuid":
         return _fixed(_uuids(values), values)
     values = _binary(values)
+    if column.name == "xml" and _declares_another(values):
+        raise ValueError(
+            "an xml text declares another encoding than UTF-8, and the server would read its "
+            "letters by that: take the declaration out"
+        )
     if column.name == "bpchar" or (column.name == "varchar" and column.modifier >= 0):
         _require_ends(values, column)
     if column.name == "jsonb":  # its version, then the text
@@ -150,6 +155,12 @@ def _require_ends(values: pa.Array, column: ColumnType) -> None:
         bad &= numbers(pc.utf8_length(values.view(pa.string()))) > column.modifier - 4
     if bad.any():
         raise ValueError(f"a text ends in spaces that {column.shown} does not keep")
+
+
+def _declares_another(texts: pa.Array) -> bool:
+    declared = pc.match_substring_regex(texts, r"^<\?xml[^>]*\sencoding\b")
+    utf8 = pc.match_substring_regex(texts, r"(?i)^<\?xml[^>]*\sencoding\s*=\s*.utf-?8\W")
+    return bool(pc.any(pc.and_not(declared, utf8)).as_py())
 
 
 def _since_2000(values: pa.Array, start: int) -> Any:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
-from seamark.model.findings import Finding, FindingCode, Severity
+from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.sinks.internal.changes import target_columns
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.servers import Findings, quicker
-from seamark.sinks.postgres import ledger
+from seamark.sinks.postgres import ledger, stage
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, driver, within
 from seamark.sinks.postgres.table import Table
@@ -36,6 +36,8 @@ SELECT ARRAY(SELECT p FROM unnest(%s::text[]) p WHERE NOT has_table_privilege(t.
        has_schema_privilege(t.relnamespace, 'CREATE'), row_security_active(t.oid),
        ARRAY(SELECT oid::regclass::text FROM pg_class WHERE relpersistence = 'u'
              AND (oid = t.oid OR oid IN (SELECT relid FROM pg_partition_tree(t.oid)))),
+       ARRAY(SELECT relid::text FROM pg_partition_tree(t.oid) JOIN pg_class f ON f.oid = relid
+             AND f.relkind = 'f'),
        ARRAY(SELECT pubname::text FROM pg_publication p WHERE pubinsert AND (puballtables{}))
 FROM pg_class t WHERE t.oid = to_regclass(%s)
 """
@@ -59,8 +61,8 @@ class ServerFacts:
 class TableFacts:
     """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it, "" if
     they do; `lacks` and `lacks_ledger` list this user's missing privileges; `bound`: row policies
-    bind this user; `unlogged`: the tables emptied by a crash; `published_by`: the publications of
-    every new table."""
+    bind this user; `unlogged`: the tables emptied by a crash; `foreign`: the partitions of another
+    server; `published_by`: the publications of every new table."""
 
     user: str
     table: Table | None = None
@@ -70,6 +72,7 @@ class TableFacts:
     may_create: bool = True
     bound: bool = False
     unlogged: Sequence[str] = ()
+    foreign: Sequence[str] = ()
     published_by: Sequence[str] = ()
 
 
@@ -86,8 +89,10 @@ def look(sink: "PostgresSink", context: SinkContext, name: str, *, start: bool) 
             schema = target_columns(context.schema, sink.op)
             tables.create(connection, sink.sql_name, schema, sink.keys)
             facts = ask_table(connection, sink, context)
-        if start or not missing:
-            yield from table_findings(sink, name, facts)
+        of_table = list(table_findings(sink, name, facts)) if start or not missing else []
+        yield from of_table
+        if sink.mode == "upsert" and facts.table and context.schema and not errors(of_table):
+            yield from merge_findings(connection, sink, context, name, facts.table)
         if start and sink.mode != "prepared":
             assert facts.table is not None  # else it was a finding
             ledger.create(connection, facts.table.schema)
@@ -117,6 +122,23 @@ def _connected(sink: "PostgresSink", name: str) -> Iterator[Any]:
                 "user do that",
             )
         ) from error
+
+
+def merge_findings(
+    connection: Any, sink: "PostgresSink", context: SinkContext, name: str, table: Table
+) -> Findings:
+    """The server refuses the statements of a merge, e.g. for a table without replica identity."""
+    columns = [table.find(column.name) for column in target_columns(context.schema, sink.op)]
+    names = [column.name for column in columns if column is not None]
+    keys = [column.name for key in sink.keys if (column := table.find(key)) is not None]
+    merge = stage.merge_statement(table.sql, table.sql, names, keys)
+    try:
+        connection.execute(f"EXPLAIN {merge}")
+        if sink.op:
+            connection.execute(f"EXPLAIN DELETE FROM {table.sql}")
+    except driver().errors.ObjectNotInPrerequisiteState as error:
+        remedy = f"mend it, e.g. ALTER TABLE {table.sql} REPLICA IDENTITY FULL"
+        yield Finding(FindingCode.SV005, name, sink.server.said(error), remedy)
 
 
 def _needed(sink: "PostgresSink") -> list[str]:
@@ -236,6 +258,10 @@ def table_findings(sink: "PostgresSink", name: str, facts: TableFacts) -> Findin
         found = f"{of} is UNLOGGED: the server empties it when it comes up after a crash"
         remedy = f"ALTER TABLE {of} SET LOGGED"
         yield Finding(FindingCode.SV006, name, found, remedy, Severity.ERROR)
+    for of in facts.foreign:
+        found = f"partition {of} is a foreign table, whose rows no two-phase commit covers"
+        remedy = f"ALTER TABLE {table.sql} DETACH PARTITION {of}, or write into a table without it"
+        yield Finding(FindingCode.SV005, name, found, remedy)
     if sink.mode == "prepared":
         return
     if publications := ", ".join(facts.published_by):

@@ -175,11 +175,9 @@ def _move(connection: Any, committable: PostgresCommittable) -> None:
     listed = ", ".join(map(quoted, names))
     move = f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {stage}"
     if committable.keys:
-        keys = ", ".join(map(quoted, committable.keys))
-        others = [quoted(name) for name in names if name not in committable.keys]
-        change = ", ".join(f"{name} = excluded.{name}" for name in others)
         kept = ""
         if len(names) < len(columns):
+            keys = ", ".join(map(quoted, committable.keys))
             # An error in place of a delete that passes over the rows hidden by a row policy.
             connection.execute("SET LOCAL row_security = off")
             # Also a key with a newer row: the row is then made anew, not changed.
@@ -188,14 +186,24 @@ def _move(connection: Any, committable: PostgresCommittable) -> None:
                 f"(SELECT {keys} FROM {stage} WHERE {_DELETED})"
             )
             kept = f"WHERE NOT ({_DELETED}) "
-        # Of several rows of one key take the last one written: ctid follows the task's order.
-        move = (
-            f"INSERT INTO {target} AS target ({listed}) SELECT {listed} FROM "  # not `excluded`
-            f"(SELECT DISTINCT ON ({keys}) * FROM {stage} ORDER BY {keys}, ctid DESC) AS newest "
-            f"{kept}ON CONFLICT ({keys}) DO {f'UPDATE SET {change}' if others else 'NOTHING'}"
-        )
+        move = merge_statement(target, stage, names, committable.keys, kept)
     connection.execute(move)
     connection.execute(f"DROP TABLE {stage}")
+
+
+def merge_statement(
+    target: str, stage: str, names: Sequence[str], keys: Sequence[str], kept: str = ""
+) -> str:
+    """Return the INSERT of a stage's newest row of each key. `kept` is a WHERE."""
+    listed, by = ", ".join(map(quoted, names)), ", ".join(map(quoted, keys))
+    others = [quoted(name) for name in names if name not in keys]
+    change = ", ".join(f"{name} = excluded.{name}" for name in others)
+    # Of several rows of one key take the last one written: ctid follows the task's order.
+    return (
+        f"INSERT INTO {target} AS target ({listed}) SELECT {listed} FROM "  # not `excluded`
+        f"(SELECT DISTINCT ON ({by}) * FROM {stage} ORDER BY {by}, ctid DESC) AS newest "
+        f"{kept}ON CONFLICT ({by}) DO {f'UPDATE SET {change}' if others else 'NOTHING'}"
+    )
 
 
 def _require_fit(connection: Any, committable: PostgresCommittable) -> None:

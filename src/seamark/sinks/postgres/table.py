@@ -31,11 +31,11 @@ SELECT format('CONSTRAINT %%I', conname), pg_get_expr(conbin, conrelid) FROM pg_
 WHERE conrelid = to_regclass(%s) AND contype = 'c' AND conkey <@ %s::int2[]
 """
 _UNIQUE = """
-SELECT array_agg(a.attname::text), bool_and(NOT EXISTS (
+SELECT array_agg(a.attname::text), bool_and(i.indimmediate AND NOT EXISTS (
   SELECT FROM pg_collation c WHERE NOT c.collisdeterministic
   AND (c.oid = a.attcollation OR c.oid = ANY (i.indcollation)))) FROM pg_index i
 JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[:i.indnkeyatts - 1])
-WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid AND i.indimmediate
+WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid
   AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid
 """
@@ -171,14 +171,20 @@ def key_misfits(connection: Any, table: Table, schema: Schema, keys: Sequence[st
     if schema and (missing := [key for key in keys if key not in names]):
         return [f"key {missing[0]!r} is no column of the DataFrame: change keys, or select it"]
     columns = [table.find(key) for key in keys]
-    wanted = {column.name: column.type.name for column in columns if column is not None}
+    wanted = {c.name: (c.type.element or c.type).name for c in columns if c is not None}
     indexes = connection.execute(_UNIQUE, [table.sql]).fetchall()
-    exact = [set(names) for names, compares_bytes in indexes if compares_bytes]
-    if wanted.keys() not in exact or "citext" in wanted.values():
-        shown = ", ".join(map(quoted, keys))
+    # ON CONFLICT goes by all of them.
+    exact = [fit for names, fit in indexes if set(names) == wanted.keys()]
+    shown = ", ".join(map(quoted, keys))
+    if not any(exact) or "citext" in wanted.values():
         return [
             f"no unique index that compares every byte is on exactly the keys ({shown}), which "
             f"mode='upsert' needs: ALTER TABLE {table.sql} ADD UNIQUE ({shown}), of columns "
-            "without citext and nondeterministic collations"
+            "without citext and nondeterministic collations, not DEFERRABLE"
+        ]
+    if not all(exact):
+        return [
+            f"a second unique index on the keys ({shown}) is DEFERRABLE, or takes different keys "
+            "for one by a nondeterministic collation: drop it"
         ]
     return []

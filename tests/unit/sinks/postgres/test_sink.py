@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pyarrow as pa
@@ -111,3 +112,22 @@ def test_a_password_with_a_plus_is_hidden() -> None:
     server = Server("postgresql://h/db?password=a+b%20c")
     assert "a+b c" not in server.said(ValueError("a+b c"))
     assert server.shown == "postgresql://h/db?password=***"
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("<a>é</a>", True),
+        ('<?xml version="1.0"?><a encoding="x">é</a>', True),
+        ('<?xml version="1.0" encoding="UTF-8"?><a>é</a>', True),
+        ("<?xml version='1.0' encoding = 'utf8' standalone='yes'?><a/>", True),
+        ('<?xml version="1.0" encoding="ISO-8859-1"?><a>é</a>', False),
+        ("<?xml version='1.0'\nencoding='utf-16'?><a/>", False),
+        (None, True),
+    ],
+)
+def test_an_xml_text_is_utf8_by_its_own_words(text: str | None, taken: bool) -> None:
+    """The server would read others by those: é becomes Ã©. Most test servers lack XML."""
+    batch = pa.record_batch({"x": pa.array([None, text], pa.string())})
+    with contextlib.nullcontext() if taken else pytest.raises(ValueError, match="encoding"):
+        copy_format.rows(batch, [ColumnType("xml", 142, "xml")])

@@ -1,0 +1,182 @@
+"""What the server's settings, other indexes and triggers do to a sink's rows; and TLS.
+
+How: on MariaDB and on MySQL 8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import trustme
+
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import CommitFailedError, PreflightError
+from seamark.sinks.mysql import preflight
+from seamark.verify.conformance.steps import attempt
+from tests.integration.kafka.sink_kit import until_proved
+from tests.integration.mysql.conftest import fresh_database, serving
+from tests.integration.mysql.sink_kit import batch, context, target_on
+from tests.servers.mariadb import MariaDBServer
+
+DONE = [CommitOutcome.COMMITTED]
+CUT_SHORT = {
+    "sql_safe_updates": 1, "sql_select_limit": 1, "sql_big_selects": 0, "max_join_size": 1,
+    "autocommit": 0, "completion_type": 1,
+}  # fmt: skip
+
+
+@pytest.fixture(params=["mariadb", "mysql8"])
+def server(request: pytest.FixtureRequest) -> MariaDBServer:
+    found: MariaDBServer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def database(server: MariaDBServer) -> Iterator[str]:
+    with fresh_database(server) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def of_new_sessions(server: MariaDBServer, which: str) -> Iterator[None]:
+    maria = "MariaDB" in server.execute("SELECT @@version")[0][0]
+    settings: dict[str, object] = {
+        "cut short": CUT_SHORT,
+        "serializable": {"tx_isolation" if maria else "transaction_isolation": "'SERIALIZABLE'"},
+        "timed": {"max_statement_time": 0.00001} if maria else {"max_execution_time": 1},
+        "idle": {"wait_timeout": 1, **({"idle_transaction_timeout": 1} if maria else {})},
+    }[which]
+    with contextlib.closing(server.connect()) as root, root.cursor() as cursor:
+        for name, value in settings.items():
+            cursor.execute(f"SET GLOBAL {name}={value}")
+        try:
+            yield
+        finally:
+            for name in settings:
+                cursor.execute(f"SET GLOBAL {name}=DEFAULT")
+
+
+@pytest.mark.parametrize("mode", ["xa", "staged", "upsert", "changes"])
+@pytest.mark.parametrize("which", ["cut short", "serializable", "timed"])
+def test_settings_of_new_sessions(
+    server: MariaDBServer, database: str, mode: str, which: str
+) -> None:
+    """They would show a part of a table, refuse a delete, or begin and chain transactions."""
+    target = target_on(server, database, mode)
+    with of_new_sessions(server, which):
+        committer = target.committer()
+        for epoch in range(2):
+            rows = batch([3 * epoch + 1, 3 * epoch + 2])
+            if mode == "changes":
+                ops = pa.array([["insert"], ["delete", "update"]][epoch] * (2 - epoch))
+                rows = batch([1, 2]).append_column("op", ops)
+            writer = target.sink.create_writer(attempt(epoch=epoch))
+            writer.write(rows)
+            assert until_proved(committer.commit, writer.prepare_commit()) == DONE
+        committer.close()
+    assert target.visible() == ([2] if mode == "changes" else [1, 2, 4, 5])
+    assert set(target.ledger().values()) == {"committed"}
+    assert target.stages() == []
+
+
+@pytest.mark.parametrize("mode", ["xa", "staged"])
+def test_a_writer_may_wait_for_its_rows(server: MariaDBServer, database: str, mode: str) -> None:
+    """A server may close the connections of those that ask nothing for a while."""
+    target = target_on(server, database, mode)
+    with of_new_sessions(server, "idle"):
+        writer = target.sink.create_writer(attempt())
+        writer.write(batch([1]))
+        time.sleep(2.5)
+        writer.write(batch([2]))
+        committables = writer.prepare_commit()
+    committer = target.committer()
+    assert until_proved(committer.commit, committables) == DONE
+    assert target.visible() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        ("CREATE DEFINER=gone@'%' TRIGGER t BEFORE INSERT ON orders FOR EACH ROW DO 1", r"1449"),
+        ("CREATE TRIGGER t BEFORE INSERT ON orders FOR EACH ROW DELETE FROM orders", r"1442"),
+    ],
+)
+def test_a_trigger_that_cannot_run_stops_the_job_at_once(
+    server: MariaDBServer, database: str, trigger: tuple[str, str]
+) -> None:
+    target = target_on(server, database, "staged")
+    target.execute("CREATE USER gone@'%'")
+    target.execute("GRANT ALL ON *.* TO gone@'%'")
+    target.execute(trigger[0])
+    target.execute("DROP USER gone@'%'")
+    committer, staged = target.committer(), target.write([1])
+    with pytest.raises(CommitFailedError, match=rf"cannot be made visible: \({trigger[1]}"):
+        committer.commit(staged)
+    target.execute("DROP TRIGGER t")
+    assert list(committer.commit(staged)) == DONE
+    assert target.visible() == [1]
+
+
+def test_only_rows_that_cannot_meet_have_a_second_unique_index(
+    server: MariaDBServer, database: str
+) -> None:
+    """In one with a column that is not written they meet, unless it is NULL or a new number."""
+    target = target_on(server, database, "upsert")
+    target.execute("ALTER TABLE orders MODIFY text VARCHAR(9), ADD n INT AUTO_INCREMENT UNIQUE")
+    for more in ("INT DEFAULT 7", "VARCHAR(9) DEFAULT 'NULL'", "INT AS (length(text)) VIRTUAL"):
+        target.execute(f"ALTER TABLE orders ADD more {more}, ADD UNIQUE u (text, more)")
+        with pytest.raises(PreflightError, match=r"second unique index, u on \(text, more\)"):
+            target.committer()
+        target.execute("ALTER TABLE orders DROP INDEX u, DROP more")
+    target.execute("ALTER TABLE orders ADD more INT, ADD UNIQUE u (text, more)")
+    committer = target.committer()
+    for epoch in range(2):
+        rows = batch([epoch]).set_column(1, "text", pa.array(["same"]))
+        writer = target.sink.create_writer(attempt(epoch=epoch))
+        writer.write(rows)
+        assert list(committer.commit(writer.prepare_commit())) == DONE
+    assert target.visible() == [0, 1]
+
+
+def test_the_table_is_described_once_a_transaction(
+    mariadb: MariaDBServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fresh_database(mariadb) as database:
+        target = target_on(mariadb, database, "upsert")
+        committer = target.committer()
+        staged = [*target.write([1]), *target.write([2], attempt(partition=1))]
+        asked: list[object] = []
+        ask = preflight.ask_table
+        monkeypatch.setattr(preflight, "ask_table", lambda *a: asked.append(a) or ask(*a))
+        assert list(committer.commit(staged)) == DONE * 2
+        assert len(asked) == 1
+
+
+def test_an_authority_in_the_url_must_have_signed_the_server(tmp_path: Path) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    made = authority.issue_cert("127.0.0.1")
+    made.cert_chain_pems[0].write_to_path(str(tmp_path / "server.pem"))
+    made.private_key_pem.write_to_path(str(tmp_path / "server.key"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    other.cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    files = {f"ssl-{name}": str(tmp_path / f"server.{end}") for name, end in
+             (("cert", "pem"), ("key", "key"))}  # fmt: skip
+    with serving("mariadb", {"ssl": "1", **files}) as server:
+        target = target_on(server, "test", "staged")
+
+        def start(options: str) -> None:
+            url = f"{target.sink.url}?{options}"
+            sink = dataclasses.replace(target.sink, url=url)
+            sink.create_committer(context()).preflight()
+
+        start(f"ssl_ca={tmp_path / 'ca.pem'}")
+        start(f"ssl_ca={tmp_path / 'other.pem'}&ssl_verify_cert=false")
+        for more in ("", "&ssl_verify_identity=true"):
+            with pytest.raises(PreflightError, match="certificate verify failed"):
+                start(f"ssl_ca={tmp_path / 'other.pem'}{more}")
