@@ -4,25 +4,38 @@ The log never names the files of staged rows. A committable has the keys and op 
 staged before a change of the sink's settings still move as meant.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.contracts.read_back import DELETE
 from seamark.files import RowDirectory
+from seamark.model.errors import CommitFailedError
 from seamark.sinks.delta.committable import DataFile
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
+from seamark.sinks.internal.parquet import int96_columns, parquet_file
 from seamark.sinks.internal.table_merge import NEW, reduced
 
+REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
-def merge(table: Any, files: RowDirectory, staged: Sequence[DataFile], properties: Any) -> None:
+
+def merge(
+    table: Any, files: RowDirectory, staged: Sequence[DataFile], properties: Any, known: set[str]
+) -> None:
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
-    if nothing of the table changes."""
+    if nothing of the table changes. Raises CommitFailedError for a file that is `misread`."""
     keys, op = staged[0].keys, staged[0].op
     rows = reduced(pa.concat_tables(_read(files, file.path) for file in staged), keys, op)
+    if what := misread(table, files, known, rows.select(keys)):
+        raise CommitFailedError(
+            f"{what}. The decided rows are kept and not visible: {REWRITE}, and start the job again"
+        )
     given = [name for name in rows.column_names if name != STAGED_OP]
     values = {quoted(name): f"s.{quoted(name)}" for name in given}
     changed = {quoted(name): values[quoted(name)] for name in given if name not in keys}
@@ -41,6 +54,47 @@ def merge(table: Any, files: RowDirectory, staged: Sequence[DataFile], propertie
     merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
 
 
+def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | None = None) -> str:
+    """Return what is wrong with a file whose rows a MERGE would change: delta-rs takes INT96, which
+    is Spark's default for times, for nanoseconds. "" for nothing. Looks at files with far times,
+    and, given the keys of a MERGE, at those that may have one of them and tell no bounds of times.
+    `known` gets the paths of files that are read right: they are looked at once."""
+    parts = table.metadata().partition_columns
+    fields = json.loads(table.schema().to_json())["fields"]
+    times = [f["name"] for f in fields if '"timestamp' in json.dumps(f) and f["name"] not in parts]
+    if not times:
+        return ""
+    ends = {} if keys is None else {n: pc.min_max(keys[n]).as_py() for n in keys.column_names}
+    for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        path = unquote(action["path"])
+        bounds = [action.get(f"{end}.{name}") for name in times for end in ("min", "max")]
+        is_far = any(bound and not 1678 <= bound.year <= 2261 for bound in bounds)
+        if path in known or not (is_far or (None in bounds and _may_match(action, ends))):
+            continue
+        with files.open(path) as file:
+            data = file.read()
+        if columns := int96_columns(found := parquet_file(data)):
+            right = found.read(columns)
+            nanoseconds = pq.ParquetFile(pa.BufferReader(data)).read(columns)
+            if not nanoseconds.cast(right.schema, safe=False).equals(right):
+                return (
+                    f"file {path} of the table has times before 1678 or after 2261 as INT96, and "
+                    "delta-rs would rewrite them as other times"
+                )
+        known.add(path)
+    return ""
+
+
+def _may_match(action: Mapping[str, Any], ends: Mapping[str, Any]) -> bool:
+    """Whether a file may have a key between these, by its bounds of numbers and texts."""
+    for name, end in ends.items():
+        low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
+        plain = isinstance(low, int | str) and isinstance(high, int | str)
+        if plain and (high < end["min"] or low > end["max"]):
+            return False
+    return bool(ends)
+
+
 def _read(files: RowDirectory, path: str) -> pa.Table:
     with files.open(path) as file:
-        return pq.ParquetFile(pa.BufferReader(file.read())).read()
+        return parquet_file(file.read()).read()

@@ -70,6 +70,28 @@ class ParquetEncoder:
         return self._metadata[0]
 
 
+def parquet_file(data: Any) -> pa.parquet.ParquetFile:
+    """Return a whole file's bytes to be read. Times in INT96, Spark's default, are microseconds to
+    it: as nanoseconds those before 1677 and after 2262 would be read as other times."""
+    return pa.parquet.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+
+
+def without_int96(data: Any) -> Any:
+    """Return a file's bytes, those of a Parquet file with times in INT96 with microseconds instead:
+    for readers that would take them as nanoseconds."""
+    if data[:4] != b"PAR1" or not int96_columns(file := parquet_file(data)):
+        return data
+    output = pa.BufferOutputStream()
+    pa.parquet.write_table(file.read(), output)
+    return output.getvalue()
+
+
+def int96_columns(file: pa.parquet.ParquetFile) -> list[str]:
+    """Return the paths of the columns with times in INT96."""
+    columns = map(file.schema.column, range(len(file.schema)))
+    return [column.path for column in columns if column.physical_type == "INT96"]
+
+
 @dataclass(frozen=True)
 class ColumnFacts:
     """What a footer tells of a column. `low`, `high`: its bounds, None if there are none, or none
