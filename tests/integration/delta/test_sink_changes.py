@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, TableFeatures, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, TableFeatures, write_deltalake
 from deltalake.transaction import AddAction
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
@@ -303,3 +303,19 @@ def test_far_times_that_delta_rs_takes_for_others(tmp_path: Path, far: str) -> N
     if far == "at":
         with pytest.raises(PreflightError, match="INT96"):
             committer.preflight()
+
+
+def test_not_a_number_is_found_after_a_merge(tmp_path: Path) -> None:
+    """To delta-rs, as to Spark, it is above all numbers."""
+    x = pa.array([1.0, float("nan")])
+    nested = pa.StructArray.from_arrays([x], ["x"])
+    rows = pa.table({"id": [1, 2], "text": ["a", "b"], "x": x, "who": nested})
+    sink = made(tmp_path / "orders", schema=rows.schema)
+    write_deltalake(sink.path, rows, mode="append")
+    commit(sink, write(sink, [(1, "new", "update"), (2, "new", "update")], 0))
+    for where in ("x > 5", "isnan(x)", "who.x > 5", "id > 1", "x > 5 AND id = 2"):
+        query = QueryBuilder().register("t", kit.opened(sink))
+        found = pa.table(query.execute(f"SELECT id, text FROM t WHERE {where}").read_all())
+        assert found.to_pylist() == [{"id": 2, "text": "new"}], where
+    actions = pa.table(kit.opened(sink).get_add_actions(flatten=True)).to_pylist()
+    assert [(action["min.id"], action["max.id"]) for action in actions] == [(1, 2)]

@@ -91,6 +91,7 @@ def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
     write(sink, pa.record_batch({**values, "n": pa.array([50, 51, 52], pa.int64())}))
     for where, count in (
         ("n >= 50", 3), ("n = -7", 1), ("n IS NULL", 1), ("f < 1.5", 2), ("s > 'zz'", 2),
+        ("f > 5", 2), ("isnan(f)", 2), ("f = 'NaN'::DOUBLE", 2), ("f IS NULL", 0),
         ("t >= '2026-01-01T00:00:00.000001Z'", 4), ("d = '2026-01-02'", 6),
     ):  # fmt: skip
         query = QueryBuilder().register("t", opened(sink))

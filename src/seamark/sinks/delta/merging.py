@@ -43,6 +43,7 @@ def merge(
     by = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
     merger = table.merge(
         rows, by, source_alias="s", target_alias="t", commit_properties=properties,
+        writer_properties=_without_bounds(table),
         # False: files of the table are skipped by the keys' bounds, and a decimal's are doubles.
         streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys),
     ).when_matched_delete(f"s.{STAGED_OP} = '{DELETE}'")  # fmt: skip
@@ -52,6 +53,23 @@ def merge(
     if changed:
         merger = merger.when_matched_update(changed, f"s.{STAGED_OP} <> '{DELETE}'")
     merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
+
+
+def _without_bounds(table: Any) -> Any:
+    """Return delta-rs's settings for new files of a table with floating-point numbers, whose bounds
+    would leave out NaN: readers skip its rows by them. No columns within others are bounded."""
+    from deltalake import ColumnProperties, WriterProperties
+
+    schema = table.schema().to_json()
+    if '"float"' not in schema and '"double"' not in schema:
+        return None
+    types = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+    flat = [n for n, of in types.items() if isinstance(of, str) and of not in ("float", "double")]
+    return WriterProperties(
+        compression="SNAPPY",
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties=dict.fromkeys(flat, ColumnProperties(statistics_enabled="PAGE")),
+    )
 
 
 def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | None = None) -> str:

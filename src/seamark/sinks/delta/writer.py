@@ -88,7 +88,7 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
                 path=file.path,
                 size_bytes=file.size_bytes,
                 partition_values=dict(zip(self._split_by, file.values, strict=True)),
-                statistics=statistics(file.metadata),
+                statistics=statistics(file),
                 modified_ms=int(time.time() * 1000),
                 keys=self._keys,
                 op=(self._op or "") if self._keys else "",

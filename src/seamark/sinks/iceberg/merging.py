@@ -290,7 +290,7 @@ class Merge:
 
     @staticmethod
     def _data_file(table: Any, file: WrittenFile[Any], partition: Any, spec_id: int) -> Any:
-        columns = statistics(file.metadata, table.schema())
+        columns = statistics(file, table.schema())
         facts = FileFacts(file.path, file.size_bytes, file.metadata.num_rows, (), columns)
         return data_file(table.metadata.location, facts, partition, spec_id)
 

@@ -343,6 +343,18 @@ def test_parquet_copies_the_batch_because_its_buffers_are_reused(tmp_path: Path)
     assert pa.parquet.read_table(tmp_path / "x.parquet")["n"].to_pylist() == list(range(10))
 
 
+def test_not_a_number_is_found_by_each_comparison(tmp_path: Path) -> None:
+    """To DuckDB, as to Spark, it is above all numbers."""
+    x = pa.array([1.0, None, float("nan")])
+    who = pa.StructArray.from_arrays([x, x.cast(pa.float32())], ["x", "f"])
+    path = publish(FileSink(tmp_path), pa.record_batch({"x": x, "who": who, "n": [1, 2, 3]}))
+    for where in ("x > 5", "isnan(x)", "x = 'NaN'::DOUBLE", "who.x > 5", "who.f > 5"):
+        assert duckdb.sql(f"SELECT n FROM '{path}' WHERE {where}").fetchall() == [(3,)], where
+    group = pa.parquet.read_metadata(path).row_group(0)
+    bounded = [n for n in range(4) if group.column(n).statistics]
+    assert [group.column(number).path_in_schema for number in bounded] == ["n"]
+
+
 def test_a_compression_is_that_of_the_file(tmp_path: Path) -> None:
     batch = pa.record_batch({"n": [1, 2], "s": ["x", None]})
     for number, packed in enumerate(("snappy", "zstd", "gzip", "lz4", "none")):
