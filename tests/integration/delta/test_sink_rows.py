@@ -3,6 +3,7 @@ skipping files, and each refusal at start. Real tables on a local disk."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import pickle
@@ -109,6 +110,25 @@ def test_partitions_are_files_of_their_own(tmp_path: Path) -> None:
     assert {Path(f.path).parent.name for f in committable.data_files} == {
         "part=__HIVE_DEFAULT_PARTITION__", "part=odd%20%2F%201%25", "part=%C3%BC%3A2",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["a" * 251, "ü" * 42, "/" * 84, "ü" * 2000])
+def test_a_partition_s_text_may_be_longer_than_a_name(tmp_path: Path, text: str) -> None:
+    """Only delta-rs's MERGE makes a directory's name of it, and in the commit: no row may fail."""
+    given = pa.record_batch([[1, 2], [text, text[:-1]], ["a", "b"]], schema=SCHEMA)
+    sink = made(tmp_path / "long", partition_by=["part"])
+    write(sink, given)
+    assert sorted(rows(sink), key=lambda row: row["id"]) == given.to_pylist()
+    by_key = made(tmp_path / "by key", partition_by=["part"])
+    by_key = dataclasses.replace(by_key, keys=["id"])
+    writer = by_key.create_selective_writer(attempt())
+    refused = writer.write_accepted(given)
+    taken = [] if len(text) == 2000 else [2]
+    assert [one.index for one in refused] == ([0] if taken else [0, 1])
+    assert "255 bytes" in refused[0].reason
+    outcomes = by_key.create_committer(driver()).commit(writer.prepare_commit())
+    assert outcomes == [CommitOutcome.COMMITTED] * len(taken)
+    assert [row["id"] for row in rows(by_key)] == taken
 
 
 def test_rows_are_cut_by_every_partition_type() -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.sinks.internal import partitions
@@ -125,6 +126,21 @@ def test_directories_have_the_names_that_spark_gives_them(
     frame.coalesce(1).write.partitionBy(name).parquet(str(tmp_path / "spark"))
     theirs = {path.name for path in (tmp_path / "spark").iterdir() if path.is_dir()}
     assert {partitions.directory_part(name, value) for value in values} == theirs
+
+
+def test_names_that_readers_skip_or_take_for_null(spark: SparkSession, tmp_path: Path) -> None:
+    values = ["._COPYING_", "x._COPYING_", "_COPYING_", partitions.NULL_NAME, "_x", ".x", None]
+    batch = pa.record_batch({"n": range(len(values)), "_by": values})
+    committed(tmp_path, batch, ["_by"])
+    read = spark.read.parquet(str(tmp_path)).orderBy("n").collect()
+    assert [row["_by"] for row in read] == values
+    pattern = f"SELECT _by FROM read_parquet('{tmp_path}/*/*.parquet', hive_partitioning=true)"
+    assert [by for (by,) in duckdb.sql(f"{pattern} ORDER BY n").fetchall()] == values
+    sink = sm.FileSink(str(tmp_path), partition_by=["_by"])
+    context = SinkContext("job", "job", "out", 1, 5.0)
+    asked = ReadBack(context, batch.schema, [], by_transaction=False)
+    audit = [row for found in sink.read_back(asked) for row in found.rows.to_pylist()]
+    assert sorted(audit, key=lambda row: row["n"]) == batch.to_pylist()
 
 
 def _comparable(rows: list[Row]) -> list[str]:

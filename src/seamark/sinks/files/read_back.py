@@ -26,8 +26,8 @@ def read(directory: RowDirectory, format_: Format, asked: ReadBack) -> Iterator[
     """
     writers = {file.handle: (number,) for number, file in enumerate(asked.committables)}
     for path in sorted(directory.tree()):
-        if any(name.startswith(("_", ".")) for name in path.split("/")):
-            continue
+        if any(n[0] == "." or (n[0] == "_" and "=" not in n) for n in path.split("/")):
+            continue  # as Spark's readers do
         try:
             with directory.open(path) as file:
                 start = 0
