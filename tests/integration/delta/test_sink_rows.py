@@ -100,6 +100,18 @@ def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
         assert answer.column(0).to_pylist() == [count], where
 
 
+@pytest.mark.parametrize("text", ["\U0010ffff" * 16, "a\U00100000", "🙂", "ü" * 64, '"\\\n\0'])
+def test_texts_of_any_character_are_found(tmp_path: Path, text: str) -> None:
+    sink = made(tmp_path / "texts")
+    for one in (text, "b"):
+        write(sink, pa.record_batch([[1], [None], [one]], schema=SCHEMA))
+    query = QueryBuilder().register("t", opened(sink))
+    literal = " || ".join(f"chr({ord(character)})" for character in text)
+    where = f"text = {literal}" if "\0" not in text else "text < 'a'"
+    found = pa.table(query.execute(f"SELECT text FROM t WHERE {where}").read_all())
+    assert found["text"].to_pylist() == [text]
+
+
 def test_partitions_are_files_of_their_own(tmp_path: Path) -> None:
     sink = made(tmp_path / "by-part", partition_by=["part"])
     committable = write(sink, batch(range(10)), batch(range(10, 20)))

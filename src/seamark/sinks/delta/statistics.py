@@ -30,7 +30,8 @@ def statistics(file: WrittenFile[Any]) -> str:
         if low is not None and high is not None:
             lowest[column.name], highest[column.name] = low, high
     result |= {"minValues": lowest, "maxValues": highest, "nullCount": nulls}
-    return json.dumps(result, separators=(",", ":"))
+    # delta-rs reads characters from U+100000 on that are written as escapes as others.
+    return json.dumps(result, separators=(",", ":"), ensure_ascii=False)
 
 
 def _bound(value: Any, *, up: bool) -> Any:
