@@ -14,7 +14,6 @@ import pyarrow as pa
 from seamark.files import HadoopSettings, RowDirectory, open_directory
 from seamark.model.errors import ConfigurationError
 from seamark.sinks.iceberg.catalog import HADOOP
-from seamark.sinks.internal.parquet import without_int96
 
 _S3 = {
     "s3.endpoint": "endpoint",
@@ -87,7 +86,7 @@ class _TableFile:
         return self._files.size(self._name) is not None
 
     def open(self, seekable: bool = True) -> Any:
-        return pa.BufferReader(without_int96(self._files.read(self._name)))
+        return pa.BufferReader(self._files.read(self._name))
 
     def to_input_file(self) -> "_TableFile":
         return self

@@ -96,16 +96,6 @@ def parquet_file(data: Any) -> pa.parquet.ParquetFile:
     return pa.parquet.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
 
 
-def without_int96(data: Any) -> Any:
-    """Return a file's bytes, those of a Parquet file with times in INT96 with microseconds instead:
-    for readers that would take them as nanoseconds."""
-    if data[:4] != b"PAR1" or not int96_columns(file := parquet_file(data)):
-        return data
-    output = pa.BufferOutputStream()
-    pa.parquet.write_table(file.read(), output)
-    return output.getvalue()
-
-
 def int96_columns(file: pa.parquet.ParquetFile) -> list[str]:
     """Return the paths of the columns with times in INT96."""
     return [column.path for column in _leaves(file.schema) if column.physical_type == "INT96"]
