@@ -261,6 +261,22 @@ def test_a_time_key_is_found_again(tmp_path: Path, type_: str) -> None:
     assert entry.count('22:13:20.123Z\\"' if type_ == "timestamp" else '22:13:20.123\\"') == 2
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
+def test_a_time_after_the_year_9999_is_found_again(tmp_path: Path, kind: str) -> None:
+    schema = (Column("id", "bigint"), Column("at", kind))
+    sink = DeltaSink(str(tmp_path / "t"), create_table=True, keys=["id", "at"])
+    committer = sink.create_committer(kit.driver(schema=schema))
+    zone = None if kind.endswith("ntz") else "UTC"
+    at = pa.date32() if kind == "date" else pa.timestamp("us", zone)
+    far = pa.array([3_000_000, -800_000], pa.int32()).cast(pa.date32()).cast(at)
+    for epoch in range(3):
+        committer.preflight()
+        writer = sink.create_writer(kit.attempt(epoch=epoch))
+        writer.write(pa.record_batch([[1, 2], far], names=["id", "at"]))
+        assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    assert kit.opened(sink).count() == 2
+
+
 @pytest.mark.parametrize("name", ["a b", "", "a=b", "a,b"])
 def test_names_that_spark_refuses_in_a_new_table(tmp_path: Path, name: str) -> None:
     sink = DeltaSink(str(tmp_path / "t"), create_table=True)

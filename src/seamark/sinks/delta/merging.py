@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.contracts.read_back import DELETE
+from seamark.contracts.text_forms import since_1970
 from seamark.files import RowDirectory
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.delta.committable import DataFile
@@ -22,6 +23,8 @@ from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.parquet import int96_columns, parquet_file
 from seamark.sinks.internal.table_merge import NEW, reduced
 
+_NEAR_US = 9_214_000_000_000_000
+"""Times as far as this from 1970 fit in 64 bits as nanoseconds."""
 REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
 
@@ -82,12 +85,21 @@ def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | N
     times = [f["name"] for f in fields if '"timestamp' in json.dumps(f) and f["name"] not in parts]
     if not times:
         return ""
-    ends = {} if keys is None else {n: pc.min_max(keys[n]).as_py() for n in keys.column_names}
-    for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+    ends: dict[str, Any] = {}
+    if keys is not None:
+        plain = [name for name in keys.column_names if not pa.types.is_temporal(keys[name].type)]
+        ends = {name: pc.min_max(keys[name]).as_py() for name in plain}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    for place, name in enumerate(actions.column_names):
+        if pa.types.is_temporal(actions[name].type):  # Python has no time after the year 9999
+            numbers = since_1970(actions[name].combine_chunks())
+            actions = actions.set_column(place, name, numbers)
+    for action in actions.to_pylist():
         path = unquote(action["path"])
         bounds = [action.get(f"{end}.{name}") for name in times for end in ("min", "max")]
-        is_far = any(bound and not 1678 <= bound.year <= 2261 for bound in bounds)
-        if path in known or not (is_far or (None in bounds and _may_match(action, ends))):
+        is_far = any(bound and abs(bound) > _NEAR_US for bound in bounds)
+        is_unknown = keys is not None and None in bounds and _may_match(action, ends)
+        if path in known or not (is_far or is_unknown):
             continue
         with files.open(path) as file:
             data = file.read()
@@ -110,7 +122,7 @@ def _may_match(action: Mapping[str, Any], ends: Mapping[str, Any]) -> bool:
         plain = isinstance(low, int | str) and isinstance(high, int | str)
         if plain and (high < end["min"] or low > end["max"]):
             return False
-    return bool(ends)
+    return True
 
 
 def _read(files: RowDirectory, path: str) -> pa.Table:
