@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, TableFeatures, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, TableFeatures, write_deltalake
+from deltalake.transaction import AddAction
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.errors import CommitFailedError, ConfigurationError, PreflightError
 from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink, merging
 from seamark.sinks.internal.table_merge import reduced
@@ -27,8 +30,8 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def made(path: Path, form: str = "plain", **settings: Any) -> DeltaSink:
-    DeltaTable.create(path, TABLE, **FORMS[form])
+def made(path: Path, form: str = "plain", schema: pa.Schema = TABLE, **settings: Any) -> DeltaSink:
+    DeltaTable.create(path, schema, **FORMS[form])
     by = FORMS[form].get("partition_by", ())
     return DeltaSink(str(path), by, **{"keys": ["id"], "op": "op", **settings})
 
@@ -258,6 +261,22 @@ def test_a_time_key_is_found_again(tmp_path: Path, type_: str) -> None:
     assert entry.count('22:13:20.123Z\\"' if type_ == "timestamp" else '22:13:20.123\\"') == 2
 
 
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
+def test_a_time_after_the_year_9999_is_found_again(tmp_path: Path, kind: str) -> None:
+    schema = (Column("id", "bigint"), Column("at", kind))
+    sink = DeltaSink(str(tmp_path / "t"), create_table=True, keys=["id", "at"])
+    committer = sink.create_committer(kit.driver(schema=schema))
+    zone = None if kind.endswith("ntz") else "UTC"
+    at = pa.date32() if kind == "date" else pa.timestamp("us", zone)
+    far = pa.array([3_000_000, -800_000], pa.int32()).cast(pa.date32()).cast(at)
+    for epoch in range(3):
+        committer.preflight()
+        writer = sink.create_writer(kit.attempt(epoch=epoch))
+        writer.write(pa.record_batch([[1, 2], far], names=["id", "at"]))
+        assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    assert kit.opened(sink).count() == 2
+
+
 @pytest.mark.parametrize("name", ["a b", "", "a=b", "a,b"])
 def test_names_that_spark_refuses_in_a_new_table(tmp_path: Path, name: str) -> None:
     sink = DeltaSink(str(tmp_path / "t"), create_table=True)
@@ -267,3 +286,52 @@ def test_names_that_spark_refuses_in_a_new_table(tmp_path: Path, name: str) -> N
             match = "has no counterpart" if not name and column.name else "named .*rename"
             with pytest.raises(PreflightError, match=match):
                 sink.create_committer(kit.driver(schema=(column,))).preflight()
+
+
+@pytest.mark.parametrize("far", ["at", "all", "neither"])
+def test_far_times_that_delta_rs_takes_for_others(tmp_path: Path, far: str) -> None:
+    """Spark's default for a time is INT96. The rewritten rows would have other times."""
+    at = pa.timestamp("us", "UTC")
+    fields = [("id", pa.int64()), ("text", pa.string()), ("at", at), ("all", pa.list_(at))]
+    sink = made(tmp_path / "orders", schema=pa.schema(fields))
+    year_9999 = 253_402_214_400_000_000
+    given = {"id": [1, 2], "text": ["old"] * 2}
+    given["at"] = pa.array([-1, year_9999 if far == "at" else 1], at)
+    given["all"] = pa.array([[year_9999 if far == "all" else 1], None], pa.list_(at))
+    path = Path(sink.path, "theirs.parquet")
+    options = {"use_deprecated_int96_timestamps": True, "store_schema": False}
+    pq.write_table(pa.table(given, pa.schema(fields)), path, **options)
+    low, high = "1969-12-31T23:59:59.999Z", f"{9999 if far == 'at' else 1970}-01-01T00:00:00.000Z"
+    figures = {"numRecords": 2, "minValues": {"at": low}, "maxValues": {"at": high}}
+    action = AddAction(path.name, path.stat().st_size, {}, 0, True, json.dumps(figures))
+    table = DeltaTable(sink.path)
+    table.create_write_transaction([action], "append", table.schema(), [])
+    committer = sink.create_committer(driver())
+    staged = write(sink, [(1, "new", "update")], 1)
+    if far == "neither":
+        committer.preflight()
+        assert committer.commit(staged) == [CommitOutcome.COMMITTED]
+        rows = {row["id"]: (row["text"], row["at"].year) for row in kit.rows(sink)}
+        assert rows == {1: ("new", 1969), 2: ("old", 1970)}
+        return
+    with pytest.raises(CommitFailedError, match=r"INT96.*TIMESTAMP_MICROS, and start"):
+        committer.commit(staged)
+    if far == "at":
+        with pytest.raises(PreflightError, match="INT96"):
+            committer.preflight()
+
+
+def test_not_a_number_is_found_after_a_merge(tmp_path: Path) -> None:
+    """To delta-rs, as to Spark, it is above all numbers."""
+    x = pa.array([1.0, float("nan")])
+    nested = pa.StructArray.from_arrays([x], ["x"])
+    rows = pa.table({"id": [1, 2], "text": ["a", "b"], "x": x, "who": nested})
+    sink = made(tmp_path / "orders", schema=rows.schema)
+    write_deltalake(sink.path, rows, mode="append")
+    commit(sink, write(sink, [(1, "new", "update"), (2, "new", "update")], 0))
+    for where in ("x > 5", "isnan(x)", "who.x > 5", "id > 1", "x > 5 AND id = 2"):
+        query = QueryBuilder().register("t", kit.opened(sink))
+        found = pa.table(query.execute(f"SELECT id, text FROM t WHERE {where}").read_all())
+        assert found.to_pylist() == [{"id": 2, "text": "new"}], where
+    actions = pa.table(kit.opened(sink).get_add_actions(flatten=True)).to_pylist()
+    assert [(action["min.id"], action["max.id"]) for action in actions] == [(1, 2)]

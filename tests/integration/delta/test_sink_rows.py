@@ -3,6 +3,7 @@ skipping files, and each refusal at start. Real tables on a local disk."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import pickle
@@ -91,11 +92,24 @@ def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
     write(sink, pa.record_batch({**values, "n": pa.array([50, 51, 52], pa.int64())}))
     for where, count in (
         ("n >= 50", 3), ("n = -7", 1), ("n IS NULL", 1), ("f < 1.5", 2), ("s > 'zz'", 2),
+        ("f > 5", 2), ("isnan(f)", 2), ("f = 'NaN'::DOUBLE", 2), ("f IS NULL", 0),
         ("t >= '2026-01-01T00:00:00.000001Z'", 4), ("d = '2026-01-02'", 6),
     ):  # fmt: skip
         query = QueryBuilder().register("t", opened(sink))
         answer = pa.table(query.execute(f"SELECT count(*) FROM t WHERE {where}").read_all())
         assert answer.column(0).to_pylist() == [count], where
+
+
+@pytest.mark.parametrize("text", ["\U0010ffff" * 16, "a\U00100000", "🙂", "ü" * 64, '"\\\n\0'])
+def test_texts_of_any_character_are_found(tmp_path: Path, text: str) -> None:
+    sink = made(tmp_path / "texts")
+    for one in (text, "b"):
+        write(sink, pa.record_batch([[1], [None], [one]], schema=SCHEMA))
+    query = QueryBuilder().register("t", opened(sink))
+    literal = " || ".join(f"chr({ord(character)})" for character in text)
+    where = f"text = {literal}" if "\0" not in text else "text < 'a'"
+    found = pa.table(query.execute(f"SELECT text FROM t WHERE {where}").read_all())
+    assert found["text"].to_pylist() == [text]
 
 
 def test_partitions_are_files_of_their_own(tmp_path: Path) -> None:
@@ -108,6 +122,25 @@ def test_partitions_are_files_of_their_own(tmp_path: Path) -> None:
     assert {Path(f.path).parent.name for f in committable.data_files} == {
         "part=__HIVE_DEFAULT_PARTITION__", "part=odd%20%2F%201%25", "part=%C3%BC%3A2",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["a" * 251, "ü" * 42, "/" * 84, "ü" * 2000])
+def test_a_partition_s_text_may_be_longer_than_a_name(tmp_path: Path, text: str) -> None:
+    """Only delta-rs's MERGE makes a directory's name of it, and in the commit: no row may fail."""
+    given = pa.record_batch([[1, 2], [text, text[:-1]], ["a", "b"]], schema=SCHEMA)
+    sink = made(tmp_path / "long", partition_by=["part"])
+    write(sink, given)
+    assert sorted(rows(sink), key=lambda row: row["id"]) == given.to_pylist()
+    by_key = made(tmp_path / "by key", partition_by=["part"])
+    by_key = dataclasses.replace(by_key, keys=["id"])
+    writer = by_key.create_selective_writer(attempt())
+    refused = writer.write_accepted(given)
+    taken = [] if len(text) == 2000 else [2]
+    assert [one.index for one in refused] == ([0] if taken else [0, 1])
+    assert "255 bytes" in refused[0].reason
+    outcomes = by_key.create_committer(driver()).commit(writer.prepare_commit())
+    assert outcomes == [CommitOutcome.COMMITTED] * len(taken)
+    assert [row["id"] for row in rows(by_key)] == taken
 
 
 def test_rows_are_cut_by_every_partition_type() -> None:

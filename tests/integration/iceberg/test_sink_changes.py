@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
@@ -621,3 +622,51 @@ def test_the_newest_schema_with_a_dropped_partition_column() -> None:
             return new
 
     assert snapshots.schema_with(Metadata, Spec) is old
+
+
+def test_far_times_in_a_file_of_another_engine_survive_a_rewrite(tmp_path: Path) -> None:
+    """Spark's default for a time in Parquet is INT96, which pyarrow takes for nanoseconds."""
+    types = {"id": "bigint", "text": "string", "at": "timestamp", "all": "array<timestamp>"}
+    sink = made(catalog_at(tmp_path), (), tuple(map(Column, types, types.values())))
+    sink = IcebergSink(sink.table, sink.catalog, **OP)
+    times = pa.array([-2_000_000_000_000_000_1, 1, 10**17], pa.timestamp("us", "UTC"))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), times)
+    given = pa.table({"id": [1, 2, 3], "text": ["old"] * 3, "at": times, "all": lists})
+    opened(sink).append(given)
+    (task,) = opened(sink).scan().plan_files()
+    path = task.file.file_path.removeprefix("file://")
+    pq.write_table(
+        pq.read_table(path), path, use_deprecated_int96_timestamps=True, store_schema=False
+    )
+    commit(sink, write(sink, [(2, "new", "update")], 0))
+    back = pa.table(opened(sink).scan().to_arrow()).sort_by("id")
+    assert back["text"].to_pylist() == ["old", "new", "old"]
+    assert back.select(["at", "all"]).to_pylist() == given.select(["at", "all"]).to_pylist()
+
+
+def test_nulls_within_columns_survive_a_rewrite(tmp_path: Path) -> None:
+    """The file is read as it is: pyiceberg itself makes an empty list of a null one."""
+    text = pa.string()
+    who = pa.struct([("a", pa.int32()), ("all", pa.list_(pa.struct([("b", text)])))])
+    types = {"id": "bigint", "text": "string", "who": "struct<a:int,all:array<struct<b:string>>>"}
+    types |= {"list": "array<struct<a:int,all:array<struct<b:string>>>>"}
+    types |= {"map": "map<string,struct<a:int,all:array<struct<b:string>>>>"}
+    sink = made(catalog_at(tmp_path), (), tuple(map(Column, types, types.values())))
+    sink = IcebergSink(sink.table, sink.catalog, **OP)
+    full = {"a": None, "all": [{"b": None}, None]}
+    given = {
+        "id": range(6),
+        "text": ["old"] * 6,
+        "who": pa.array([None, full, {"a": 1, "all": None}, {"a": None, "all": []}] * 2, who)[:6],
+        "list": pa.array([None, [], [None], [full, None], None, [full]], pa.list_(who)),
+        "map": pa.array([None, [], [("", None)], [("k", full)], None, []], pa.map_(text, who)),
+    }
+    writer = sink.create_writer(attempt())
+    writer.write(pa.record_batch({**given, "op": ["insert"] * 6}))
+    commit(sink, writer.prepare_commit())
+    commit(sink, write(sink, [(1, "new", "update")], 1))
+    files = [one.file.file_path.removeprefix("file://") for one in opened(sink).scan().plan_files()]
+    back = pa.concat_tables([pq.read_table(path) for path in files], promote_options="permissive")
+    expected = pa.table(given).to_pylist()
+    expected[1]["text"] = "new"
+    assert sorted(back.to_pylist(), key=lambda row: row["id"]) == expected

@@ -512,3 +512,16 @@ def test_columns_are_added_where_the_user_says_so(sink: IcebergSink) -> None:
     assert opened(sink).schema().column_names == ["id", "part", "count", "text"]
     assert committer.commit([written(wide, range(5))]) == [COMMITTED]
     assert ids(sink) == list(range(5))
+
+
+@pytest.mark.parametrize("name", ["TEXT", "a.b"])
+def test_a_new_column_whose_name_is_taken_is_refused(tmp_path: Path, name: str) -> None:
+    """No reader of Spark's reads two columns of which the names differ in case alone."""
+    columns = (Column("text", "string"), Column("a", "struct<b:int>"))
+    sink = made(catalog_at(tmp_path), (), columns)
+    wide = IcebergSink(sink.table, sink.catalog, merge_schema=True)
+    there = "text" if name == "TEXT" else "a.b"
+    committer = wide.create_committer(driver(schema=(*columns[1:], Column(name, "string"))))
+    with pytest.raises(PreflightError, match=f"{name}' is .*{there}.*rename it"):
+        committer.preflight()
+    assert {*opened(sink).schema().column_names} == {"text", "a", "a.b"}

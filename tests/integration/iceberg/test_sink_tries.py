@@ -52,7 +52,7 @@ class Hang:
     def __init__(self, patch: pytest.MonkeyPatch, stage: str, way: str = "at-first") -> None:
         self._hangs, self._goes_on = Event(), Event()
         self._calls, self._given_up = ThreadPoolExecutor(), list[Future[Any]]()
-        readings, real = count(), merging._rows
+        readings, real = count(), merging.read_rows
 
         def read(*given: Any) -> Iterator[pa.RecordBatch]:
             batches = real(*given)
@@ -66,7 +66,7 @@ class Hang:
                     raise OSError("the disk is away")
             yield from batches
 
-        patch.setattr(merging, "_rows", read)
+        patch.setattr(merging, "read_rows", read)
         patch.setattr(catalog, "call_within", self._within)
 
     def _within(self, seconds: float, function: Callable[[], Any]) -> Any:

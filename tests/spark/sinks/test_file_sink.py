@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.contracts.read_back import ReadBack
+from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.sinks.internal import partitions
 
@@ -27,6 +31,16 @@ DATA = (
 NESTED = ", tags ARRAY<STRING>, who STRUCT<age: INT, mail: STRING>"
 BY = "day DATE, country STRING"
 ODD = ["DE", "a/b=c:d %", "", None, "ü é", "..", "x\\y", "[1]{2}^'\"#*?"]
+
+
+def committed(path: Path, batch: pa.RecordBatch, by: Sequence[str] = ()) -> None:
+    """Write a batch and commit it."""
+    sink = sm.FileSink(str(path), partition_by=by)
+    committer = sink.create_committer(SinkContext("job", "job", "out", 1, 5.0))
+    committer.preflight()
+    writer = sink.create_writer(WriterContext("job", "out", 1, 0, 0, 0, -1))
+    writer.write(batch)
+    assert {*committer.commit(writer.prepare_commit())} == {CommitOutcome.COMMITTED}
 
 
 def rows() -> list[dict[str, object]]:
@@ -95,6 +109,14 @@ def test_spark_reads_back_what_went_in(spark: SparkSession, tmp_path: Path) -> N
     assert found == [(row.id, row.price, row.name) for row in expected]
 
 
+def test_spark_finds_not_a_number_by_each_comparison(spark: SparkSession, tmp_path: Path) -> None:
+    x = pa.array([1.0, None, float("nan")])
+    committed(tmp_path, pa.record_batch({"x": x, "who": pa.StructArray.from_arrays([x], ["x"])}))
+    read = spark.read.parquet(str(tmp_path))
+    for where in ("x > 5", "isnan(x)", "x = double('NaN')", "who.x > 5", "x >= 2"):
+        assert read.where(where).count() == 1, where
+
+
 def test_directories_have_the_names_that_spark_gives_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -104,6 +126,21 @@ def test_directories_have_the_names_that_spark_gives_them(
     frame.coalesce(1).write.partitionBy(name).parquet(str(tmp_path / "spark"))
     theirs = {path.name for path in (tmp_path / "spark").iterdir() if path.is_dir()}
     assert {partitions.directory_part(name, value) for value in values} == theirs
+
+
+def test_names_that_readers_skip_or_take_for_null(spark: SparkSession, tmp_path: Path) -> None:
+    values = ["._COPYING_", "x._COPYING_", "_COPYING_", partitions.NULL_NAME, "_x", ".x", None]
+    batch = pa.record_batch({"n": range(len(values)), "_by": values})
+    committed(tmp_path, batch, ["_by"])
+    read = spark.read.parquet(str(tmp_path)).orderBy("n").collect()
+    assert [row["_by"] for row in read] == values
+    pattern = f"SELECT _by FROM read_parquet('{tmp_path}/*/*.parquet', hive_partitioning=true)"
+    assert [by for (by,) in duckdb.sql(f"{pattern} ORDER BY n").fetchall()] == values
+    sink = sm.FileSink(str(tmp_path), partition_by=["_by"])
+    context = SinkContext("job", "job", "out", 1, 5.0)
+    asked = ReadBack(context, batch.schema, [], by_transaction=False)
+    audit = [row for found in sink.read_back(asked) for row in found.rows.to_pylist()]
+    assert sorted(audit, key=lambda row: row["n"]) == batch.to_pylist()
 
 
 def _comparable(rows: list[Row]) -> list[str]:

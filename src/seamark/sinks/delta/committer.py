@@ -116,6 +116,7 @@ class DeltaCommitter(TableCommitter["DeltaSink", DeltaCommittable]):
         self._directory = open_directory(sink.path, self._hadoop)
         self._ledger = Ledger(self._directory, context.job_id, context.sink_uid)
         self._checked: object = None
+        self._read_right: set[str] = set()
         self._newest = ""
         self._newest_at: float | None = None
         self._durable: set[int] = set()
@@ -207,7 +208,7 @@ class DeltaCommitter(TableCommitter["DeltaSink", DeltaCommittable]):
         before = self._table.version()
         try:
             properties = self._properties(COMMITTED, handles, epoch)
-            merging.merge(self._table, self._directory, staged, properties)
+            merging.merge(self._table, self._directory, staged, properties, self._read_right)
         except RefusedError as error:
             _log.info("%s: %s; reading the log again", self._name, error)
             return False

@@ -4,25 +4,41 @@ The log never names the files of staged rows. A committable has the keys and op 
 staged before a change of the sink's settings still move as meant.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.contracts.read_back import DELETE
+from seamark.contracts.text_forms import since_1970
 from seamark.files import RowDirectory
+from seamark.model.errors import CommitFailedError
 from seamark.sinks.delta.committable import DataFile
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
+from seamark.sinks.internal.parquet import int96_columns, parquet_file
 from seamark.sinks.internal.table_merge import NEW, reduced
 
+_NEAR_US = 9_214_000_000_000_000
+"""Times as far as this from 1970 fit in 64 bits as nanoseconds."""
+REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
-def merge(table: Any, files: RowDirectory, staged: Sequence[DataFile], properties: Any) -> None:
+
+def merge(
+    table: Any, files: RowDirectory, staged: Sequence[DataFile], properties: Any, known: set[str]
+) -> None:
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
-    if nothing of the table changes."""
+    if nothing of the table changes. Raises CommitFailedError for a file that is `misread`."""
     keys, op = staged[0].keys, staged[0].op
     rows = reduced(pa.concat_tables(_read(files, file.path) for file in staged), keys, op)
+    if what := misread(table, files, known, rows.select(keys)):
+        raise CommitFailedError(
+            f"{what}. The decided rows are kept and not visible: {REWRITE}, and start the job again"
+        )
     given = [name for name in rows.column_names if name != STAGED_OP]
     values = {quoted(name): f"s.{quoted(name)}" for name in given}
     changed = {quoted(name): values[quoted(name)] for name in given if name not in keys}
@@ -30,6 +46,7 @@ def merge(table: Any, files: RowDirectory, staged: Sequence[DataFile], propertie
     by = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
     merger = table.merge(
         rows, by, source_alias="s", target_alias="t", commit_properties=properties,
+        writer_properties=_without_bounds(table),
         # False: files of the table are skipped by the keys' bounds, and a decimal's are doubles.
         streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys),
     ).when_matched_delete(f"s.{STAGED_OP} = '{DELETE}'")  # fmt: skip
@@ -41,6 +58,73 @@ def merge(table: Any, files: RowDirectory, staged: Sequence[DataFile], propertie
     merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
 
 
+def _without_bounds(table: Any) -> Any:
+    """Return delta-rs's settings for new files of a table with floating-point numbers, whose bounds
+    would leave out NaN: readers skip its rows by them. No columns within others are bounded."""
+    from deltalake import ColumnProperties, WriterProperties
+
+    schema = table.schema().to_json()
+    if '"float"' not in schema and '"double"' not in schema:
+        return None
+    types = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
+    flat = [n for n, of in types.items() if isinstance(of, str) and of not in ("float", "double")]
+    return WriterProperties(
+        compression="SNAPPY",
+        default_column_properties=ColumnProperties(statistics_enabled="NONE"),
+        column_properties=dict.fromkeys(flat, ColumnProperties(statistics_enabled="PAGE")),
+    )
+
+
+def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | None = None) -> str:
+    """Return what is wrong with a file whose rows a MERGE would change: delta-rs takes INT96, which
+    is Spark's default for times, for nanoseconds. "" for nothing. Looks at files with far times,
+    and, given the keys of a MERGE, at those that may have one of them and tell no bounds of times.
+    `known` gets the paths of files that are read right: they are looked at once."""
+    parts = table.metadata().partition_columns
+    fields = json.loads(table.schema().to_json())["fields"]
+    times = [f["name"] for f in fields if '"timestamp' in json.dumps(f) and f["name"] not in parts]
+    if not times:
+        return ""
+    ends: dict[str, Any] = {}
+    if keys is not None:
+        plain = [name for name in keys.column_names if not pa.types.is_temporal(keys[name].type)]
+        ends = {name: pc.min_max(keys[name]).as_py() for name in plain}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    for place, name in enumerate(actions.column_names):
+        if pa.types.is_temporal(actions[name].type):  # Python has no time after the year 9999
+            numbers = since_1970(actions[name].combine_chunks())
+            actions = actions.set_column(place, name, numbers)
+    for action in actions.to_pylist():
+        path = unquote(action["path"])
+        bounds = [action.get(f"{end}.{name}") for name in times for end in ("min", "max")]
+        is_far = any(bound and abs(bound) > _NEAR_US for bound in bounds)
+        is_unknown = keys is not None and None in bounds and _may_match(action, ends)
+        if path in known or not (is_far or is_unknown):
+            continue
+        with files.open(path) as file:
+            data = file.read()
+        if columns := int96_columns(found := parquet_file(data)):
+            right = found.read(columns)
+            nanoseconds = pq.ParquetFile(pa.BufferReader(data)).read(columns)
+            if not nanoseconds.cast(right.schema, safe=False).equals(right):
+                return (
+                    f"file {path} of the table has times before 1678 or after 2261 as INT96, and "
+                    "delta-rs would rewrite them as other times"
+                )
+        known.add(path)
+    return ""
+
+
+def _may_match(action: Mapping[str, Any], ends: Mapping[str, Any]) -> bool:
+    """Whether a file may have a key between these, by its bounds of numbers and texts."""
+    for name, end in ends.items():
+        low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
+        plain = isinstance(low, int | str) and isinstance(high, int | str)
+        if plain and (high < end["min"] or low > end["max"]):
+            return False
+    return True
+
+
 def _read(files: RowDirectory, path: str) -> pa.Table:
     with files.open(path) as file:
-        return pq.ParquetFile(pa.BufferReader(file.read())).read()
+        return parquet_file(file.read()).read()

@@ -20,7 +20,7 @@ from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.packages import load_driver
 from seamark.model.schema import Schema
-from seamark.sinks.delta import store, types
+from seamark.sinks.delta import merging, store, types
 from seamark.sinks.internal import changes, stored
 from seamark.sinks.internal.servers import Findings, usable
 
@@ -90,11 +90,14 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         if start and missing and context.schema:
             _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
             table = load(sink, hadoop)
+        files = open_directory(sink.path, hadoop)
+        if table is not None and sink.keys and (what := merging.misread(table, files, set())):
+            yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
     if start or not missing:
         yield from findings(table, sink, context, name)
     if start:
         with _usable(name):
-            _check_writable(open_directory(sink.path, hadoop))
+            _check_writable(files)
 
 
 def _usable(name: str) -> contextlib.AbstractContextManager[None]:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.files import open_directory
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.delta.preflight import load
+from seamark.sinks.internal.parquet import parquet_file
 from seamark.sinks.internal.read_back import found_rows
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def read(sink: "DeltaSink", asked: ReadBack) -> Iterator[FoundRows]:
 
         def batches(path: str) -> Iterator[pa.RecordBatch]:
             with directory.open(path) as file:
-                for batch in pa.parquet.ParquetFile(pa.BufferReader(file.read())).iter_batches():
+                for batch in parquet_file(file.read()).iter_batches():
                     yield _whole(batch, actions[path], asked.schema)
 
         yield from found_rows(asked, actions, batches)

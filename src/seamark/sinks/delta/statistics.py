@@ -4,6 +4,7 @@ import datetime
 import json
 from typing import Any
 
+from seamark.sinks.internal.data_files import WrittenFile
 from seamark.sinks.internal.parquet import flat_columns
 
 COLUMNS = 32
@@ -11,25 +12,26 @@ COLUMNS = 32
 _LONGEST_TEXT = 64
 
 
-def statistics(metadata: Any) -> str:
+def statistics(file: WrittenFile[Any]) -> str:
     """Return a whole file's statistics for the log, as JSON text: the Delta protocol's, from the
-    Parquet footer (`pyarrow.parquet.FileMetaData`).
+    Parquet footer.
 
     Readers skip files by them, so a wrong bound loses rows. Values read differently by different
     readers get no bounds: floats (NaN is greater than all in Spark and absent in Parquet), decimals
     (JSON numbers are read as floats), long texts, and everything nested.
     """
-    result: dict[str, Any] = {"numRecords": metadata.num_rows}
+    result: dict[str, Any] = {"numRecords": file.metadata.num_rows}
     nulls: dict[str, int] = {}
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
-    for column in flat_columns(metadata, COLUMNS):
+    for column in flat_columns(file, COLUMNS):
         nulls[column.name] = column.nulls
         low, high = _bound(column.low, up=False), _bound(column.high, up=True)
         if low is not None and high is not None:
             lowest[column.name], highest[column.name] = low, high
     result |= {"minValues": lowest, "maxValues": highest, "nullCount": nulls}
-    return json.dumps(result, separators=(",", ":"))
+    # delta-rs reads characters from U+100000 on that are written as escapes as others.
+    return json.dumps(result, separators=(",", ":"), ensure_ascii=False)
 
 
 def _bound(value: Any, *, up: bool) -> Any:

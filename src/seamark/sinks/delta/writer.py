@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.attempt_name import digest
 from seamark.contracts.dead_letters import Refusals, RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.contracts.text_forms import since_1970
@@ -23,8 +24,10 @@ from seamark.sinks.internal import changes, stored
 from seamark.sinks.internal.columns import not_utf8
 from seamark.sinks.internal.data_files import DataFiles, WrittenFile
 from seamark.sinks.internal.partitions import (
+    LONGEST_NAME_BYTES,
     NO_DIRECTORY,
     NULL_NAME,
+    TOO_LONG,
     Values,
     empty_as_null,
     split,
@@ -76,11 +79,7 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
         name = file_name(self._handle, number)
         if self._keys:
             return f"{STAGED}/{name}"
-        directories = [
-            f"{quote(column, safe='')}={NULL_NAME if value is None else quote(value, safe='')}"
-            for column, value in zip(self._split_by, values, strict=True)
-        ]
-        return "/".join([*directories, name])
+        return "/".join([*map(_directory, self._split_by, values), name])
 
     def _described(self, file: WrittenFile[Values]) -> str:
         return dump_file(
@@ -88,7 +87,7 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
                 path=file.path,
                 size_bytes=file.size_bytes,
                 partition_values=dict(zip(self._split_by, file.values, strict=True)),
-                statistics=statistics(file.metadata),
+                statistics=statistics(file),
                 modified_ms=int(time.time() * 1000),
                 keys=self._keys,
                 op=(self._op or "") if self._keys else "",
@@ -108,10 +107,29 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
         refused = Refusals(unfit)
         for column in batch.columns:
             refused.add(_is_fatal(column), UNFIT_FOR_MERGE)
+        for name in self._partition_by:
+            refused.add(_is_too_long(name, batch.column(name)), TOO_LONG)
         return refused.rows()
 
     def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
         return DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)
+
+
+def _directory(column: str, value: str | None) -> str:
+    """Return a directory's name. The log has the value, so a digest stands for a long one."""
+    name = f"{quote(column, safe='')}={NULL_NAME if value is None else quote(value, safe='')}"
+    return name if len(name) <= LONGEST_NAME_BYTES else digest(name, 32)
+
+
+def _is_too_long(name: str, values: pa.Array) -> Any:
+    """Return which values of a partition column give delta-rs's MERGE no directory's name."""
+    bad = np.zeros(len(values), bool)
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        data, room = values.cast(pa.large_binary()), LONGEST_NAME_BYTES - len(f"{quote(name)}=")
+        perhaps = pc.fill_null(pc.binary_length(data), 0).to_numpy() * 3 > room
+        for index in np.flatnonzero(perhaps).tolist():
+            bad[index] = len(quote(data[index].as_py(), safe="")) > room
+    return bad
 
 
 def _is_fatal(values: pa.Array) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.files.directory import RowDirectory
 from seamark.sinks.files.formats import Format
 from seamark.sinks.internal.columns import as_written
+from seamark.sinks.internal.parquet import parquet_file
 from seamark.sinks.internal.partitions import directory_values
 
 _log = logging.getLogger(__name__)
@@ -26,8 +26,8 @@ def read(directory: RowDirectory, format_: Format, asked: ReadBack) -> Iterator[
     """
     writers = {file.handle: (number,) for number, file in enumerate(asked.committables)}
     for path in sorted(directory.tree()):
-        if any(name.startswith(("_", ".")) for name in path.split("/")):
-            continue
+        if any(n[0] == "." or (n[0] == "_" and "=" not in n) for n in path.split("/")):
+            continue  # as Spark's readers do
         try:
             with directory.open(path) as file:
                 start = 0
@@ -52,7 +52,7 @@ def _rows(file: Any, path: str, format_: Format, schema: pa.Schema) -> Iterator[
 
 def _batches(file: Any, path: str, format_: Format, stored: pa.Schema) -> Iterator[pa.RecordBatch]:
     if format_.name == "parquet":
-        yield from pa.parquet.ParquetFile(pa.BufferReader(file.read())).iter_batches()
+        yield from parquet_file(file.read()).iter_batches()
         return
     text = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
     if format_.name == "json":

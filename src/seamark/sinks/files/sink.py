@@ -101,6 +101,11 @@ class FileSink(StagingSink[PendingFile]):
         one_of(self.compression, allowed, f"{name}: compression of {self.format}")
         columns = column_names(self.partition_by, f"{name}: partition_by", in_order=True)
         object.__setattr__(self, "partition_by", columns)
+        if hidden := [column for column in columns if column.startswith(".")]:
+            raise ConfigurationError(
+                f"{name}: partition_by has {hidden[0]!r}, and readers skip a directory whose name "
+                "begins with a dot; rename the column with withColumnRenamed"
+            )
         object.__setattr__(self, "target_file_size", checked_size(self.target_file_size, name))
         self._check_csv()
 

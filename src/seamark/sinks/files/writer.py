@@ -14,7 +14,14 @@ from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
 from seamark.sinks.internal.columns import not_utf8
 from seamark.sinks.internal.file_size import in_parts_of
-from seamark.sinks.internal.partitions import NO_DIRECTORY, directory_part, empty_as_null, split
+from seamark.sinks.internal.partitions import (
+    LONGEST_NAME_BYTES,
+    NO_DIRECTORY,
+    TOO_LONG,
+    directory_part,
+    empty_as_null,
+    split,
+)
 
 MOST_OPEN_FILES = 32
 """The limit for open files, one per directory. Beyond it the least recently used file is finished;
@@ -40,7 +47,7 @@ class FileWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows to the pending files of their directories. Raises WriteRefusedError at
         the first batch if this machine does not share the directory with the driver, and for a
-        partition column's text that is not UTF-8."""
+        partition column's text that is not UTF-8, or too long for the name of a directory."""
         if batch.num_rows == 0:
             return
         for name in self.partition_by:
@@ -87,6 +94,12 @@ class FileWriter:
     def _new_file(self, directory: str, schema: pa.Schema) -> "_OpenFile":
         if len(self._open) >= MOST_OPEN_FILES:
             self._finish(next(iter(self._open)))
+        for column, part in zip(self.partition_by, directory.split("/"), strict=False):
+            if len(part.encode()) > LONGEST_NAME_BYTES:
+                raise WriteRefusedError(
+                    f"partition column {column!r}: {TOO_LONG}: {part[:40]}…; shorten it, e.g. "
+                    f"left(`{column}`, 50)"
+                )
         at = self.context
         path = new_path(at, directory, self.format_.extension)
         stream = self.pending.begin(path, at.job_id, at.sink_uid)

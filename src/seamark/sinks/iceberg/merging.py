@@ -33,6 +33,7 @@ from seamark.model.ignored import ignored
 from seamark.sinks.iceberg import partitions, snapshots
 from seamark.sinks.iceberg.candidates import Keys
 from seamark.sinks.iceberg.committable import FileFacts, IcebergCommittable, data_file
+from seamark.sinks.iceberg.rows import read_rows
 from seamark.sinks.iceberg.statistics import statistics
 from seamark.sinks.iceberg.writer import DATA, OP_ID, codec, whole
 from seamark.sinks.internal import pending_files, stored
@@ -194,13 +195,13 @@ class Merge:
         for one in self.staged:
             for facts in one.data_files:
                 bare = replace(facts, columns={})
-                yield from _rows(table, columns, data_file(one.location, bare, Record(), -1))
+                yield from read_rows(table, columns, data_file(one.location, bare, Record(), -1))
 
     # --- files
 
     def _rewrite(self, table: Any, file: Any) -> _Rewritten:
         """Write a file's rows without those of the keys into another of the same partition."""
-        batches = list(_rows(table, self._key_columns, file))
+        batches = list(read_rows(table, self._key_columns, file))
         places = self._keys.places(pa.Table.from_batches(batches)) if batches else np.empty(0)
         if not (places >= 0).any():
             return _Rewritten(changed=False)
@@ -208,7 +209,7 @@ class Merge:
             return _Rewritten(changed=True)
         kept, at, start = [], [], 0
         with self._new_files(table, whole) as data:
-            for batch in _rows(table, table.schema(), file):
+            for batch in read_rows(table, table.schema(), file):
                 place = places[start : start + batch.num_rows]
                 start += batch.num_rows
                 if (place < 0).any():
@@ -290,20 +291,6 @@ class Merge:
 
     @staticmethod
     def _data_file(table: Any, file: WrittenFile[Any], partition: Any, spec_id: int) -> Any:
-        columns = statistics(file.metadata, table.schema())
+        columns = statistics(file, table.schema())
         facts = FileFacts(file.path, file.size_bytes, file.metadata.num_rows, (), columns)
         return data_file(table.metadata.location, facts, partition, spec_id)
-
-
-def _rows(table: Any, schema: Any, file: Any) -> Iterator[pa.RecordBatch]:
-    """Yield a file's rows in a schema's columns and types, whatever it was written with."""
-    from pyiceberg.expressions import AlwaysTrue
-    from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
-    from pyiceberg.table import FileScanTask
-
-    arrow = schema_to_pyarrow(schema)
-    scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
-    # The public `to_record_batches` would hold all of the file's rows at once.
-    for batch in scan._record_batches_from_scan_tasks_and_deletes([FileScanTask(file)], {}):
-        columns = [c.cast(f.type) for c, f in zip(batch.columns, arrow, strict=True)]
-        yield pa.RecordBatch.from_arrays(columns, schema=arrow)

@@ -170,6 +170,13 @@ def _add_columns(catalog: CatalogTable, table: Any, schema: Schema, name: str) -
     missing = [column for column in schema if column.name not in there]
     if not missing:
         return
+    spelled = {path.lower(): path for path in table.schema().column_names}
+    for column in missing:
+        if twin := spelled.get(column.name.lower()):
+            what = f"column {column.name!r} is {twin!r} in the table, and Spark reads no two such"
+            raise PreflightError(
+                Finding(FindingCode.SV005, name, what, "rename it with withColumnRenamed")
+            )
     if snapshots.behind_ms(table.metadata) > snapshots.BACKWARDS_MS:
         raise PreflightError(
             Finding(

@@ -8,6 +8,7 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError
 from seamark.sinks.iceberg.catalog import READ_S
+from seamark.sinks.iceberg.rows import read_rows
 from seamark.sinks.internal.read_back import found_rows
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ def read(sink: "IcebergSink", asked: ReadBack) -> Iterator[FoundRows]:
         scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
         below = f"{table.location().rstrip('/')}/"
         files = {task.file.file_path.removeprefix(below): task for task in tasks}
-        yield from found_rows(asked, files, lambda path: scan.to_record_batches([files[path]]))
+
+        def batches(path: str) -> Iterator[pa.RecordBatch]:
+            if files[path].delete_files:
+                yield from scan.to_record_batches([files[path]])
+            else:
+                yield from read_rows(table, schema, files[path].file)
+
+        yield from found_rows(asked, files, batches)
     except (OSError, pa.ArrowException) as error:
         raise OperationFailedError(f"{name} cannot be read: {error}") from error

@@ -3,6 +3,7 @@
 from typing import Any
 
 from seamark.sinks.iceberg.committable import as_text
+from seamark.sinks.internal.data_files import WrittenFile
 from seamark.sinks.internal.parquet import ColumnFacts, flat_columns
 
 COLUMNS = 100
@@ -12,7 +13,7 @@ _BOUNDED = {"boolean", "int", "long", "date", "timestamp", "timestamptz", "strin
 Column = tuple[int, int, str | None, str | None]
 
 
-def statistics(metadata: Any, schema: Any) -> dict[str, Column]:
+def statistics(file: WrittenFile[Any], schema: Any) -> dict[str, Column]:
     """Return each column's facts by its field's id, as in `FileFacts`.
 
     Readers skip files by them, so a wrong bound loses rows. Values read differently by different
@@ -20,7 +21,7 @@ def statistics(metadata: Any, schema: Any) -> dict[str, Column]:
     and everything nested.
     """
     by_field = {}
-    for column in flat_columns(metadata, COLUMNS):
+    for column in flat_columns(file, COLUMNS):
         field = schema.find_field(column.name)
         low, high = _bounds(field.field_type, column)
         by_field[str(field.field_id)] = column.size_bytes, column.nulls, as_text(low), as_text(high)

@@ -154,7 +154,7 @@ class IcebergWriter(TableWriter[IcebergCommittable]):
             None if value is None else as_text(to_bytes(field.field_type, value))
             for field, value in zip(fields, file.values, strict=True)
         ]
-        figures = statistics(file.metadata, schema)
+        figures = statistics(file, schema)
         return dump(FileFacts(file.path, file.size_bytes, file.metadata.num_rows, values, figures))
 
     def _committable(self, files: tuple[str, ...] = ()) -> IcebergCommittable:

@@ -1,6 +1,6 @@
 """Writes Arrow batches into one attempt's Parquet files: one for each set of partition values."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,13 +17,14 @@ V = TypeVar("V", bound=Hashable)
 
 @dataclass(frozen=True)
 class WrittenFile(Generic[V]):
-    """A durable file: its path, its partition values, its bytes, and its footer (pyarrow's
-    `FileMetaData`)."""
+    """A durable file: its path, its partition values, its bytes, its footer (pyarrow's
+    `FileMetaData`), and the encoder's `nulls`."""
 
     path: str
     values: V
     size_bytes: int
     metadata: Any
+    nulls: Mapping[str, int]
 
 
 @dataclass
@@ -117,8 +118,8 @@ class DataFiles(Generic[V]):
             self._finish(values)
         sizes = stored.sizes(self._files, [file.path for file in self._finished])
         return [
-            WrittenFile(file.path, file.values, size or 0, file.encoder.metadata)
-            for file, size in zip(self._finished, sizes, strict=True)
+            WrittenFile(one.path, one.values, size or 0, one.encoder.metadata, one.encoder.nulls)
+            for one, size in zip(self._finished, sizes, strict=True)
         ]
 
     def discard(self) -> bool:

@@ -23,12 +23,18 @@ class ParquetEncoder:
         self._row_group_bytes = min(ROW_GROUP_BYTES, target_bytes or ROW_GROUP_BYTES)
         self._encoded_bytes = 0
         self._metadata: list[Any] = []
+        # pyarrow's bounds leave out NaN, which Spark, DuckDB and delta-rs have above all numbers:
+        # by them they would skip its rows.
+        floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+        self.nulls = dict.fromkeys(floats, 0)
+        """Of each column of floating-point numbers, of which the footer tells nothing."""
         # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
         self._writer = pa.parquet.ParquetWriter(
             file,
             schema,
             store_schema=False,
             compression=compression,
+            write_statistics=_ordered_columns(schema),
             metadata_collector=self._metadata,
         )
         self._batches: list[pa.RecordBatch] = []
@@ -38,6 +44,8 @@ class ParquetEncoder:
         """Copy the batch; write a row group once enough rows are gathered."""
         self._batches.append(pa.ipc.read_record_batch(batch.serialize(), self._schema))
         self.buffered_bytes += batch.nbytes
+        for name in self.nulls:
+            self.nulls[name] += batch.column(name).null_count
         if self.buffered_bytes >= self._row_group_bytes:
             self.flush()
 
@@ -70,6 +78,29 @@ class ParquetEncoder:
         return self._metadata[0]
 
 
+def _ordered_columns(schema: pa.Schema) -> list[str]:
+    """Return the paths of all columns, those within others too, but of floating-point numbers."""
+    output = pa.BufferOutputStream()
+    pa.parquet.ParquetWriter(output, schema).close()
+    columns = _leaves(pa.parquet.read_metadata(pa.BufferReader(output.getvalue())).schema)
+    return [one.path for one in columns if one.physical_type not in ("FLOAT", "DOUBLE")]
+
+
+def _leaves(schema: pa.parquet.ParquetSchema) -> Iterator[pa.parquet.ColumnSchema]:
+    return map(schema.column, range(len(schema)))
+
+
+def parquet_file(data: Any) -> pa.parquet.ParquetFile:
+    """Return a whole file's bytes to be read. Times in INT96, Spark's default, are microseconds to
+    it: as nanoseconds those before 1677 and after 2262 would be read as other times."""
+    return pa.parquet.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+
+
+def int96_columns(file: pa.parquet.ParquetFile) -> list[str]:
+    """Return the paths of the columns with times in INT96."""
+    return [column.path for column in _leaves(file.schema) if column.physical_type == "INT96"]
+
+
 @dataclass(frozen=True)
 class ColumnFacts:
     """What a footer tells of a column. `low`, `high`: its bounds, None if there are none, or none
@@ -82,22 +113,23 @@ class ColumnFacts:
     high: Any = None
 
 
-def flat_columns(metadata: Any, most: int) -> Iterator[ColumnFacts]:
-    """Yield the facts of each column of a whole file (pyarrow's `FileMetaData`) that is not nested,
-    out of the first `most`."""
+def flat_columns(file: Any, most: int) -> Iterator[ColumnFacts]:
+    """Yield the facts of each column of a `WrittenFile` that is not nested, out of the first
+    `most`."""
+    metadata = file.metadata
     for position in range(min(metadata.num_columns, most)):
         chunks = [metadata.row_group(g).column(position) for g in range(metadata.num_row_groups)]
         name = metadata.schema.column(position).name
         if not chunks or chunks[0].path_in_schema != name or metadata.schema.names.count(name) > 1:
             continue  # nested
+        size = sum(chunk.total_compressed_size for chunk in chunks)
+        if name in file.nulls:
+            yield ColumnFacts(name, file.nulls[name], size)
+            continue
         facts_of_chunks = [chunk.statistics for chunk in chunks]
         if any(s is None or not s.has_null_count for s in facts_of_chunks):
             continue
-        facts = (
-            name,
-            sum(s.null_count for s in facts_of_chunks),
-            sum(c.total_compressed_size for c in chunks),
-        )
+        facts = name, sum(s.null_count for s in facts_of_chunks), size
         bounded = [s for s in facts_of_chunks if s.num_values]
         low = high = None
         if bounded and all(s.has_min_max for s in bounded):

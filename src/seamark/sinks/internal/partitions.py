@@ -13,8 +13,14 @@ from seamark.contracts.text_forms import as_text
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null in a directory's name, and for the empty text, because it reads back as null."""
-_ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
-"""The characters escaped by Spark's ExternalCatalogUtils on Linux, and NUL."""
+_ESCAPED = re.compile(
+    "[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]|(?<=\\._COPYING)_$|^_(?=_HIVE_DEFAULT_PARTITION__$)"
+)
+"""The characters escaped by Spark's ExternalCatalogUtils on Linux, NUL, the end of a name that
+Spark's readers skip, and the beginning of a text that reads like null."""
+LONGEST_NAME_BYTES = 255
+"""Of a file system on Linux, and of HDFS."""
+TOO_LONG = f"a text whose directory would have a name of more than {LONGEST_NAME_BYTES} bytes"
 NO_DIRECTORY = "a text that is not UTF-8 names no directory"
 Values = tuple[str | None, ...]
 """The partition columns' values, as texts; None for null and for the empty text."""

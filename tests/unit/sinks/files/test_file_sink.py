@@ -65,6 +65,7 @@ def duckdb_rows(pattern: str, columns: str = "*") -> list[tuple[object, ...]]:
         ({"compression": "brotli"}, "compression of parquet is 'brotli'; allowed are 'snappy'"),
         ({"partition_by": "day"}, r"partition_by is 'day'; give a list of column names"),
         ({"partition_by": [1]}, "give a list of column names"),
+        ({"partition_by": ["n", ".x"]}, "partition_by has '.x', .*; rename the column"),
         ({"partition_by": ["day", "Day"]}, "names a column twice"),
         ({"header": False}, "settings of the format 'csv'; the format here is 'parquet'"),
         ({"format": "json", "null_value": "x"}, "settings of the format 'csv'"),
@@ -343,6 +344,18 @@ def test_parquet_copies_the_batch_because_its_buffers_are_reused(tmp_path: Path)
     assert pa.parquet.read_table(tmp_path / "x.parquet")["n"].to_pylist() == list(range(10))
 
 
+def test_not_a_number_is_found_by_each_comparison(tmp_path: Path) -> None:
+    """To DuckDB, as to Spark, it is above all numbers."""
+    x = pa.array([1.0, None, float("nan")])
+    who = pa.StructArray.from_arrays([x, x.cast(pa.float32())], ["x", "f"])
+    path = publish(FileSink(tmp_path), pa.record_batch({"x": x, "who": who, "n": [1, 2, 3]}))
+    for where in ("x > 5", "isnan(x)", "x = 'NaN'::DOUBLE", "who.x > 5", "who.f > 5"):
+        assert duckdb.sql(f"SELECT n FROM '{path}' WHERE {where}").fetchall() == [(3,)], where
+    group = pa.parquet.read_metadata(path).row_group(0)
+    bounded = [n for n in range(4) if group.column(n).statistics]
+    assert [group.column(number).path_in_schema for number in bounded] == ["n"]
+
+
 def test_a_compression_is_that_of_the_file(tmp_path: Path) -> None:
     batch = pa.record_batch({"n": [1, 2], "s": ["x", None]})
     for number, packed in enumerate(("snappy", "zstd", "gzip", "lz4", "none")):
@@ -452,6 +465,32 @@ def test_preflight_refuses_a_directory_that_cannot_serve(tmp_path: Path, kind: s
     says = "Spark's own streaming file sink" if kind == "spark" else "cannot be used"
     with pytest.raises(PreflightError, match=f"sink 'out': directory .*{says}"):
         FileSink(tmp_path / target).create_committer(DRIVER).preflight()
+
+
+@pytest.mark.parametrize("at", ["", "data", "_seamark/deeper/still"])
+@pytest.mark.parametrize("table", ["Delta", "Iceberg"])
+def test_preflight_refuses_a_directory_in_a_table(tmp_path: Path, table: str, at: str) -> None:
+    log = "_delta_log/0.json" if table == "Delta" else "metadata/00000-x.metadata.json"
+    path = tmp_path / "100% lake" / log
+    path.parent.mkdir(parents=True)
+    path.touch()
+    place = path.parent.parent
+    with pytest.raises(PreflightError, match=f"lies in the {table} table {place}, whose"):
+        FileSink(place / at).create_committer(DRIVER).preflight()
+    assert [one.name for one in place.iterdir()] == [path.parent.name]
+    FileSink(tmp_path / "metadata").create_committer(DRIVER).preflight()
+
+
+@pytest.mark.parametrize("text", ["a" * 252, "ü" * 126, "=" * 84])
+def test_the_name_of_a_directory_has_255_bytes(tmp_path: Path, text: str) -> None:
+    sink = FileSink(tmp_path, partition_by=["day"])
+    batch = pa.record_batch({"n": [1, 2], "day": ["x", text]})
+    with pytest.raises(WriteRefusedError, match=r"column 'day': .* 255 bytes: day=.*left\(`day`"):
+        publish(sink, batch)
+    short = batch.set_column(1, "day", pa.array(["x", text[:-1]]))
+    publish(sink, short)
+    found = pyarrow.dataset.dataset(tmp_path, partitioning="hive").to_table().to_pylist()
+    assert sorted(found, key=lambda row: row["n"]) == short.to_pylist()
 
 
 def test_preflight_leaves_nothing_but_the_pending_area(tmp_path: Path) -> None:
