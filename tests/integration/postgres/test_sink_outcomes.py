@@ -113,8 +113,10 @@ def test_a_role_with_another_isolation(
         with postgres.connect() as other:
             other.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             other.execute(f"UPDATE {schema}._seamark_ledger SET rows = rows")
-            threading.Timer(1, lambda: other.execute("COMMIT")).start()
+            end = threading.Timer(1, lambda: other.execute("COMMIT"))
+            end.start()
             assert list(committer.commit(staged)) == [CommitOutcome.COMMITTED]
+            end.join()
         committer.close()
     finally:
         postgres.execute("ALTER ROLE postgres RESET default_transaction_isolation")
