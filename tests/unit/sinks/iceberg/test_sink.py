@@ -29,6 +29,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column
 from seamark.sinks.iceberg import IcebergSink, partitions, types
 from seamark.sinks.iceberg.statistics import statistics
+from seamark.sinks.internal.data_files import WrittenFile
 
 
 @pytest.mark.parametrize("table", ["orders", "", "a b.c", "a..b", ".a", "shop/orders", None, 5])
@@ -103,7 +104,7 @@ def test_a_bound_is_left_out_where_no_text_is_just_above() -> None:
     written, found = pa.BufferOutputStream(), list[Any]()
     pq.write_table(pa.table({"text": texts}), written, metadata_collector=found)
     schema = types.iceberg_schema((Column("text", "string"),))
-    _, _, low, high = statistics(found[0], schema)["1"]
+    _, _, low, high = statistics(WrittenFile("", (), 0, found[0], nulls={}), schema)["1"]
     assert (base64.b64decode(low or "").decode(), high) == (texts[0][:16], None)
 
 
