@@ -95,11 +95,12 @@ def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | N
             numbers = since_1970(actions[name].combine_chunks())
             actions = actions.set_column(place, name, numbers)
     for action in actions.to_pylist():
-        path = unquote(action["path"])
+        if (path := unquote(action["path"])) in known:
+            continue
         bounds = [action.get(f"{end}.{name}") for name in times for end in ("min", "max")]
         is_far = any(bound and abs(bound) > _NEAR_US for bound in bounds)
         is_unknown = keys is not None and None in bounds and _may_match(action, ends)
-        if path in known or not (is_far or is_unknown):
+        if not (is_far or is_unknown):
             continue
         with files.open(path) as file:
             data = file.read()
