@@ -92,10 +92,12 @@ def _run(
     directory: Path,
     say: Callable[[str], None],
 ) -> None:
+    from seamark.verify.readers import share_memory
     from seamark.verify.systems import Systems
     from seamark.verify.trial import Trial
     from seamark.verify.workloads import WORKLOADS
 
+    share_memory()
     app, name, wanted = asked.app, asked.workload or DEFAULT_WORKLOAD, outcome.faults
     needs_postgres = under_test.needs_postgres if under_test else WORKLOADS[name].needs_postgres
     given = (app.kafka, app.postgres) if app else (None, None)
