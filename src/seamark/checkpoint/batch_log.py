@@ -94,8 +94,8 @@ class StoredLog:
         create_record(self.files, "batch-committed", _path(number, _MARK), {"at": time.time()})
 
     def is_committed(self, number: int) -> bool:
-        """See `BatchLog`."""
-        return self.files.exists(_path(number, _MARK))
+        """See `BatchLog`. Marks are deleted in time, behind newer decisions: these prove it too."""
+        return self.files.exists(_path(number, _MARK)) or min(self.entries(), default=0) > number
 
     def forget(self, below: int) -> None:
         """Delete entries below this number, of which none is the newest decision, with their

@@ -52,6 +52,18 @@ def test_old_entries_go(tmp_path: Path) -> None:
     assert KEPT <= len(numbers) <= KEPT + 20
 
 
+def test_what_a_newer_decision_follows_is_committed_without_its_mark(tmp_path: Path) -> None:
+    """For a run that was asleep while its mark was deleted."""
+    log = StoredLog(LocalDirectory(tmp_path))
+    for number in (1, 3):
+        log.append(number, Begun(1))
+        log.append(number + 1, decided(number // 2, number))
+        assert not log.is_committed(number + 1)
+    assert StoredLog(LocalDirectory(tmp_path)).is_committed(2)
+    log.mark_committed(4)
+    assert log.is_committed(4)
+
+
 def test_a_damaged_entry_is_named(tmp_path: Path) -> None:
     log = StoredLog(LocalDirectory(tmp_path))
     log.append(1, Begun(1))
