@@ -47,7 +47,8 @@ class StoredLog:
         """See `BatchLog`: the newest decision, and all behind it."""
         entries: dict[int, Entry] = {}
         names = self.files.list("log")
-        for number in reversed(numbered(names, ".json")):
+        # By number: a listing in pieces may miss an entry, and have the next one.
+        for number in range(max(numbered(names, ".json"), default=0), 0, -1):
             entries[number] = entry = self.entry(number)
             if isinstance(entry, Decided):
                 entries[number] = replace(entry, committed=f"{number}{_MARK}.json" in names)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seamark.checkpoint import batch_log
 from seamark.checkpoint.batch_log import UID, StoredLog
 from seamark.checkpoint.spool import load
-from seamark.datasource.location import Location, _Sinks
+from seamark.datasource.location import _Sinks
 from seamark.datasource.writers import BatchCommit
 from seamark.protocol import batches
-from seamark.protocol.batches import BatchPoint, Begun, Decided, Try
+from seamark.protocol.batches import BatchPoint, Decided, Try
 
 from ..planted_bugs import Names
 from ..reality import SPOOLED, TWO_PHASE, UPSERT, WRITE_AHEAD, Surroundings
@@ -58,20 +58,25 @@ def _decided_again(log: Any, sink: Any, mine: Decided) -> Steps:
     yield from _SETTLE(log, sink, number, mine)
 
 
-def _joins(log: Any, sink: Any, previous: int, check: Check) -> Steps:
-    """Goes on with a try that has begun."""
-    entries = log.entries()
-    number = max(entries, default=0)
-    if not isinstance(begun := entries.get(number), Begun):
-        return (yield from _BEGIN(log, sink, previous, check))
-    check(entries)
-    sink.take_over(begun.generation)
-    decided = batches.newest_decision(entries)
-    if decided is not None:
-        at = batches._number(entries, decided)
-        decided = yield from _SETTLE(log, sink, at, decided)
-    sink.abort(sink.lingering(begun.generation))
-    return Try(number, begun.generation, decided)
+class _Believes:
+    """Takes each decision for committed."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def entries(self) -> Mapping[int, Any]:
+        entries = self._log.entries().items()
+        return {
+            n: replace(entry, committed=True) if isinstance(entry, Decided) else entry
+            for n, entry in entries
+        }
+
+
+def _settles_nothing(log: Any, sink: Any, previous: int, check: Check) -> Steps:
+    return (yield from _BEGIN(_Believes(log), sink, previous, check))
 
 
 def _aborts_first(log: Any, sink: Any, previous: int, check: Check) -> Steps:
@@ -92,14 +97,6 @@ class _AbortsFirst:
     def take_over(self, generation: int) -> None:
         self._sink.take_over(generation)
         self._sink.abort(self._sink.lingering(generation))
-
-
-def _goes_on(log: Any, sink: Any, previous: int, check: Check) -> Steps:
-    """Keeps the generation whoever has been here."""
-    entries = log.entries()
-    last = entries.get(max(entries, default=0))
-    own = last.attempt if isinstance(last, Decided) else previous
-    return (yield from _BEGIN(log, sink, own, check))
 
 
 def _sweeps_without_a_look(log: Any, sink: Any, mine: Decided) -> Steps:
@@ -143,10 +140,6 @@ def _takes_any_moment(self: Try, batch: int, query: str, *, adopts: bool) -> boo
     return self.decided is None or batch > self.decided.batch
 
 
-def _begins_on_as_before(self: Any) -> None:
-    """Keeps what it knows of a location that was deleted since."""
-
-
 BUGS = {
     "decide without a fence": Bug({(batches, "check_fence"): lambda entries, number: None}),
     "decide after the commit": Bug({(batches, "commit"): _decided_after_the_commit}),
@@ -156,18 +149,13 @@ BUGS = {
             (batches, "commit"): _decided_again,
         }
     ),
-    "begin without a fence": Bug({(batches, "begin"): _joins}),
+    "take each decision for committed": Bug({(batches, "begin"): _settles_nothing}),
     "abort before what is decided is committed": Bug({(batches, "begin"): _aborts_first}),
     "abort nothing at the beginning": Bug({(_Sinks, "abort"): lambda self, left: None}),
-    "keep the generation whoever has been here": Bug({(batches, "begin"): _goes_on}),
     "sweep without a look": Bug({(batches, "sweep"): _sweeps_without_a_look}),
     "mark before the commit": Bug({(batches, "_settle"): _marks_first}, (TWO_PHASE, SPOOLED)),
     "forget rows before the commit": Bug(
         {(batches, "_settle"): _forgets_first}, (SPOOLED, WRITE_AHEAD)
-    ),
-    "call the newest decision settled": Bug(
-        {(Try, "settled"): property(lambda self: self.decided.batch if self.decided else -1)},
-        (TWO_PHASE,),
     ),
     "abort the transactions of a failed batch": Bug(
         {(BatchCommit, "abort"): _aborts_a_failed_batch}
@@ -177,6 +165,5 @@ BUGS = {
     "take a checkpoint of any moment": Bug(
         {(Try, "writes"): _takes_any_moment}, (TWO_PHASE, SPOOLED, WRITE_AHEAD, UPSERT)
     ),
-    "know a deleted location for ever": Bug({(Location, "_begin_anew"): _begins_on_as_before}),
     "never look for the mark": Bug({(StoredLog, "is_committed"): lambda self, number: False}),
 }

@@ -64,6 +64,21 @@ def test_what_a_newer_decision_follows_is_committed_without_its_mark(tmp_path: P
     assert log.is_committed(4)
 
 
+def test_a_listing_that_has_missed_an_entry_hides_no_decision(tmp_path: Path) -> None:
+    """A directory is listed in pieces; meanwhile an entry comes in a piece that was read already,
+    and the next one in a piece that was not."""
+    log = StoredLog(LocalDirectory(tmp_path))
+    log.append(1, Begun(1))
+    log.append(2, decided(0, 1))
+    log.append(3, Begun(3))
+
+    class Pieces(LocalDirectory):
+        def list(self, path: str) -> list[str]:
+            return [name for name in super().list(path) if name != "2.json"]
+
+    assert newest_decision(StoredLog(Pieces(tmp_path)).entries()) == decided(0, 1)
+
+
 def test_a_damaged_entry_is_named(tmp_path: Path) -> None:
     log = StoredLog(LocalDirectory(tmp_path))
     log.append(1, Begun(1))
