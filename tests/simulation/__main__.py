@@ -10,6 +10,7 @@ import os
 import sys
 import time
 
+from .data_source.run import schedule_of as schedule_of_a_query
 from .run import schedule_of
 from .search import Tally, explain, search_in_processes, simulating
 
@@ -32,10 +33,12 @@ def main() -> int:
     parser.add_argument("--seeds", default="5000", help="a number, or A..B")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after this time")
+    parser.add_argument("--data-source", action="store_true", help='format("seamark") instead')
     given = parser.parse_args()
+    of = schedule_of_a_query if given.data_source else schedule_of
     begun = time.monotonic()
     told_at, tally = begun, Tally()
-    for tally in search_in_processes(seeds_of(given.seeds), given.jobs, given.minutes * 60):
+    for tally in search_in_processes(of, seeds_of(given.seeds), given.jobs, given.minutes * 60):
         now = time.monotonic()
         if now - told_at > 60:
             told_at = now
@@ -46,8 +49,9 @@ def main() -> int:
         return 0
     print(f"seed {tally.failed} fails: {tally.violation}\n\nlooking for the shortest schedule …")
     with simulating():
-        print(explain(schedule_of(tally.failed)))
-    print(f"\nrepeat it: make simulate SEEDS={tally.failed}..{tally.failed + 1}")
+        print(explain(of(tally.failed)))
+    more = " ARGS=--data-source" if given.data_source else ""
+    print(f"\nrepeat it: make simulate SEEDS={tally.failed}..{tally.failed + 1}{more}")
     return 1
 
 

@@ -29,6 +29,8 @@ class Disk:
         self.files: dict[str, bytes] = {}
         self._watch = watch
         self._children: dict[str, dict[str, int]] = {}
+        self.is_early: Callable[[str], bool] = lambda name: len(name) % 2 == 1
+        """Whether a listing reads this name in its first half."""
 
     def make(self, path: str, data: bytes) -> None:
         """Create exclusively, whole or not at all."""
@@ -103,9 +105,9 @@ class SimulatedFiles:
     def list(self, path: str) -> builtins.list[str]:
         full = f"{self._root}/{path}"
         first = self._call("list", path, lambda: self._disk.names(full), changes=False)
-        kept = [name for name in first if len(name) % 2]
+        kept = [name for name in first if self._disk.is_early(name)]
         self._disk.machine.step(f"list {path}: the other half")
-        return kept + [name for name in self._disk.names(full) if not len(name) % 2]
+        return kept + [name for name in self._disk.names(full) if not self._disk.is_early(name)]
 
     def delete(self, path: str) -> None:
         first, *others = self._disk.below(f"{self._root}/{path}") or [f"{self._root}/{path}"]
@@ -193,8 +195,6 @@ class _NewFile(NewFile):
         self._disk.machine.call(f"close {self._path}", effect, changes=True)
 
     def discard(self) -> None:
-        if self.closed:
-            self._disk.drop(self._path)
         self.closed = True
         self._disk.machine.step(f"discard {self._path}")
         self._disk.drop(self._path)

@@ -80,6 +80,15 @@ class Driver(Process):
             and offsets.get(newest, 0) == self.world.available
         )
 
+    @property
+    def told(self) -> str:
+        """How far it has come."""
+        committed = self.run.coordinator.last_committed if self.run else None
+        return (
+            f"planned up to {self.world.offsets}, committed up to epoch {committed}, threads: "
+            f"{[str(t) for t in self.threads]}"
+        )
+
     def stop(self) -> None:
         """Ask it to stop, as `job.stop` does. From any thread."""
         if not self.asked_to_stop:
@@ -130,8 +139,9 @@ class Driver(Process):
         sinks = {uid: make_sink(uid, self.world, self._take_id) for uid in self.world.sinks}
         return CheckpointedJob("job", sinks, CheckpointStore(files, spark), self._checkpoint), logs
 
-    def _take_id(self, uid: str, epoch: int, settled: int) -> str:
-        return self.protocol.take_id(self._ids, f"{uid}-{self.name}", uid, epoch, settled)
+    def _take_id(self, uid: str, at: WriterContext) -> str:
+        owner = f"{uid}-{self.name}"
+        return self.protocol.take_id(self._ids, owner, uid, at.epoch, at.settled_epoch)
 
     def next_attempt(self) -> int:
         self._attempts += 1

@@ -49,12 +49,15 @@ class Surroundings(Setup):
 class Reality(World):
     """See the module's docstring."""
 
+    UIDS: tuple[str, ...] = ("alpha", "beta", "gamma")
+
     def __init__(self, setup: Surroundings, machine: Machine, number: int = 1) -> None:
         super().__init__(setup)
         self.number = number
         self.directory = f"{JOB}/{lineage_directory(number)}".rstrip("/")
         self.lineages: dict[int, Reality] = {number: self}
-        self.sinks = {uid: Sink(uid, setup.forgetful) for uid in _uids(setup)}
+        uids = self.UIDS[: len(setup.ways)]
+        self.sinks = {uid: Sink(uid, setup.forgetful) for uid in uids}
         self.visible = {uid: set() for uid in self.sinks}
         self.ways = dict(zip(self.sinks, setup.ways, strict=True))
         self.machine = machine
@@ -230,6 +233,7 @@ class Reality(World):
             if missing := set(range(self.available)) - seen - may_miss:
                 raise Violation(f"{uid}: rows {sorted(missing)} went in, and are not visible")
 
-
-def _uids(setup: Surroundings) -> list[str]:
-    return ["alpha", "beta", "gamma"][: len(setup.ways)]
+    def left_open(self, generation: int) -> list[Transaction]:
+        """The open transactions of this generation and of older ones."""
+        left = [t for sink in self.sinks.values() for t in sink.open()]
+        return [t for t in left if t.generation <= generation]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from seamark.model.errors import SeamarkError
 from seamark.protocol.points import Point
@@ -20,7 +21,7 @@ from tests.model.world import ROWS_PER_EPOCH, Violation, World
 
 from . import threads
 from .driver import Driver, Restorer, config
-from .machine import FAULTS, MAX_STEPS, Event, Machine
+from .machine import FAULTS, MAX_STEPS, Event, Machine, Process
 from .reality import SPOOLED, TWO_PHASE, UPSERT, WRITE_AHEAD, Reality, Surroundings
 
 POINTS = (
@@ -45,6 +46,11 @@ class Schedule:
     """Whether drivers that are awake at the end of the events are left to settle, not killed."""
     twins: bool = False
     """Whether two drivers start at once."""
+
+    @property
+    def simulation(self) -> type[Simulation]:
+        """What plays it."""
+        return Simulation
 
     def __str__(self) -> str:
         how = "two drivers start at once, " * self.twins + (
@@ -119,15 +125,20 @@ class Outcome:
 class Simulation:
     """One run of a schedule."""
 
+    points = POINTS
+
     def __init__(self, schedule: Schedule, protocol: Protocol, *, traced: bool = False) -> None:
         self.schedule = schedule
         self.machine = Machine(schedule.events, self._happens)
         if traced:
             self.machine.trace = []
-        self._first = Reality(schedule.setup, self.machine)
-        self.drivers: list[Driver] = []
+        self._first = self._made_world()
+        self.drivers: list[Any] = []
         self._protocol = protocol
         self._config = config(schedule.setup)
+
+    def _made_world(self) -> Any:
+        return Reality(self.schedule.setup, self.machine)
 
     @property
     def world(self) -> World:
@@ -139,43 +150,59 @@ class Simulation:
     def _happens(self, event: Event) -> None:
         machine, choice = self.machine, event.choice
         thread = machine.current
-        assert thread is not None and isinstance(thread.process, Driver)
-        driver = thread.process
-        if machine.trace is not None:
-            machine.trace.append(f"      ** {event.kind} ({thread})")
+        assert thread is not None
+        driver = self._driver_of(thread.process)
+        self._note(f"{event.kind} ({thread})")
         awake = [d for d in self.drivers if d.awake]
-        asleep = [d for d in self.drivers if d.alive and d.paused]
+        asleep = [p for p in machine.processes if p.alive and p.paused]
         match event.kind:
             case "switch":
                 machine.switch(choice)
             case "crash":
-                machine.crash(driver)
+                self._crash(thread.process, choice)
             case "pause":
                 if choice % 2:
                     self._start()
-                machine.pause(driver)
+                self._pause(thread.process, choice)
             case "wake" if asleep:
-                asleep[choice % len(asleep)].paused = False
+                self._wake(asleep[choice % len(asleep)])
                 machine.switch(choice)
             case "start" if len(awake) < MAX_AWAKE:
                 self._start()
                 machine.switch(choice)
             case "crash at" | "pause at":
                 kind = event.kind.removesuffix(" at")
-                machine.trap(POINTS[choice % len(POINTS)], Event(event.at, kind, choice))
+                point = self.points[choice % len(self.points)]
+                machine.trap(point, Event(event.at, kind, choice))
             case "restore" if len(awake) < MAX_AWAKE:
                 self._start(Restorer)
                 machine.switch(choice)
             case "stop":
-                driver.stop()
+                driver.stop()  # type: ignore[attr-defined]
             case "input":
                 self.world.available = min(self.world.available + ROWS_PER_EPOCH, MAX_ROWS)
             case "task":
-                driver.fail_task = True
+                driver.fail_task = True  # type: ignore[attr-defined]
             case "time-out":
                 self.world.expire(choice)
             case "land":
                 self._land()
+
+    def _note(self, what: str) -> None:
+        if self.machine.trace is not None:
+            self.machine.trace.append(f"      ** {what}")
+
+    def _driver_of(self, process: Process) -> Process:
+        return process
+
+    def _crash(self, process: Process, choice: int) -> None:
+        self.machine.crash(process)
+
+    def _pause(self, process: Process, choice: int) -> None:
+        self.machine.pause(process)
+
+    def _wake(self, process: Process) -> None:
+        process.paused = False
 
     def _land(self) -> None:
         """Let the oldest late call take effect; nobody hears an error any more."""
@@ -184,8 +211,9 @@ class Simulation:
                 self.machine.late.pop(0)()
 
     def _start(self, kind: type[Driver] = Driver) -> Driver | None:
-        if len(self.drivers) >= MAX_DRIVERS:
-            return None
+        return self._begin(kind) if len(self.drivers) < MAX_DRIVERS else None
+
+    def _begin(self, kind: type[Driver] = Driver) -> Driver:
         driver = kind(f"d{len(self.drivers)}", self._first, self._config, self._protocol)
         self.drivers.append(driver)
         return driver
@@ -201,12 +229,12 @@ class Simulation:
             done = self.machine.run(lambda: not self.machine.events_left, PATIENCE_S)
             self._judge()
             if not done:
-                asleep = [d for d in self.drivers if d.alive and d.paused]
+                asleep = [p for p in self.machine.processes if p.alive and p.paused]
                 awake = [d for d in self.drivers if d.awake]
                 if awake:
                     break
                 if asleep and len(self.drivers) % 2:
-                    asleep[0].paused = False
+                    self._wake(asleep[0])
                 elif self._start() is None:
                     break
         self.machine.drop_events()
@@ -218,25 +246,24 @@ class Simulation:
             raise self._first.violations[0]
         if self.machine.steps > MAX_STEPS:
             raise Violation(f"the run does not come to rest in {MAX_STEPS} steps")
-        for driver in self.drivers:
-            if driver.uncaught is not None:
-                raise Violation(
-                    f"{driver.name}: {type(driver.uncaught).__name__}: {driver.uncaught}"
-                ) from driver.uncaught
+        for process in self.machine.processes:
+            if (error := process.uncaught) is not None:
+                raise Violation(f"{process.name}: {type(error).__name__}: {error}") from error
 
     def _finale(self) -> None:
         awake = [d for d in self.drivers if d.awake and not isinstance(d, Restorer)]
         awake = [d for d in awake if d.world is self.world]
         if self.schedule.survivors and awake:
             newest = max(awake, key=lambda d: d.generation)
-            self._settle(newest)
+            if self._settle(newest):
+                self._settled(newest)
         self._crash_awake()
         self._final_driver()
-        sleepers = [d for d in self.drivers if d.alive]
+        sleepers = [p for p in self.machine.processes if p.alive]
         if sleepers or self.machine.late:
-            for driver in sleepers:
-                driver.paused = False
-                self.machine.run(lambda driver=driver: not driver.alive, SLEEPERS_S)  # type: ignore[misc]
+            for process in sleepers:
+                self._wake(process)
+                self.machine.run(lambda process=process: not process.alive, SLEEPERS_S)  # type: ignore[misc]
                 self._judge()
                 self._crash_awake()
             while self.machine.late:
@@ -244,30 +271,29 @@ class Simulation:
             self._judge()
             self._final_driver()
 
+    def _settled(self, driver: Driver) -> None:
+        """Judge what a driver that has settled all input has left."""
+
     def _settle(self, driver: Driver) -> bool:
         """Let the driver settle all input, or end; return whether it has settled."""
         self.machine.run(lambda: driver.settled or not driver.alive, PATIENCE_S)
         self._judge()
         if driver.alive and not driver.settled:
-            run = driver.run
+            rows = self.world.available
             raise Violation(
-                f"{driver.name} makes no progress: {self.world.available} rows are there, planned "
-                f"up to {driver.world.offsets}, committed up to epoch "
-                f"{run.coordinator.last_committed if run else None}, threads: "
-                f"{[str(t) for t in driver.threads]}"
+                f"{driver.name} makes no progress: {rows} rows are there, {driver.told}"
             )
         return driver.alive
 
     def _crash_awake(self) -> None:
-        for driver in self.drivers:
-            if driver.awake:
-                self.machine.bury(driver)
+        for process in self.machine.processes:
+            if process.awake:
+                self.machine.bury(process)
 
     def _final_driver(self) -> None:
         self.world.available += ROWS_PER_EPOCH
         while True:
-            driver = Driver(f"d{len(self.drivers)}", self._first, self._config, self._protocol)
-            self.drivers.append(driver)
+            driver = self._begin()
             if self._settle(driver):
                 break
             if not self.world.repair():
@@ -280,14 +306,14 @@ class Simulation:
         self._judge()
         if driver.alive or driver.stopped_by:
             raise Violation(f"{driver.name} does not stop cleanly: {driver.stopped_by!r}")
-        for uid, sink in self.world.sinks.items():
-            if left := [t for t in sink.open() if t.generation <= driver.generation]:
-                raise Violation(f"{uid}: transactions left open: {left}")
+        assert isinstance(self.world, Reality)
+        if left := self.world.left_open(driver.generation):
+            raise Violation(f"transactions left open: {left}")
 
     def end(self) -> None:
         """Unwind what is left."""
-        for driver in self.drivers:
-            self.machine.bury(driver)
+        for process in self.machine.processes:
+            self.machine.bury(process)
 
     @property
     def outcome(self) -> Outcome:
@@ -304,7 +330,7 @@ RIGHT = Protocol()
 
 def play(schedule: Schedule, protocol: Protocol = RIGHT, *, traced: bool = False) -> Outcome:
     """Run one schedule and judge it; raises Violation. `threads.installed` must be in force."""
-    simulation = Simulation(schedule, protocol, traced=traced)
+    simulation = schedule.simulation(schedule, protocol, traced=traced)
     with threads.on(simulation.machine):
         try:
             simulation.play()

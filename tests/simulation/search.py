@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.model.driver import Protocol
 from tests.model.world import Violation
@@ -60,15 +61,16 @@ def search(
     protocol: Protocol = RIGHT,
     within_s: float = 1e9,
     in_world: Callable[[Surroundings], bool] = lambda setup: True,
+    of: Callable[[int], Schedule] = schedule_of,
 ) -> Tally:
     """Run seeds until one fails or the time is up. `simulating` must be in force; `in_world` picks
-    the seeds that count."""
+    the seeds that count, `of` makes their schedules."""
     tally = Tally()
     give_up = time.monotonic() + within_s
     for seed in seeds:
         if time.monotonic() > give_up:
             break
-        schedule = schedule_of(seed)
+        schedule = of(seed)
         if not in_world(schedule.setup):
             continue
         tally.runs += 1
@@ -88,17 +90,19 @@ def _begin() -> None:
     gc.set_threshold(100_000)  # a run makes few cycles, and looking for them takes a tenth of it
 
 
-def _chunk(seeds: range) -> Tally:
+def _chunk(of: Callable[[int], Schedule], seeds: range) -> Tally:
     with simulating():
-        return search(seeds)
+        return search(seeds, of=of)
 
 
-def search_in_processes(seeds: range, jobs: int, within_s: float) -> Iterator[Tally]:
+def search_in_processes(
+    of: Callable[[int], Schedule], seeds: range, jobs: int, within_s: float
+) -> Iterator[Tally]:
     """Yield the tally so far after each few seeds; the last one has failed, or has run all."""
     chunks = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
     total, give_up = Tally(), time.monotonic() + within_s
     with multiprocessing.Pool(jobs, _begin) as pool:
-        for tally in pool.imap_unordered(_chunk, chunks):
+        for tally in pool.imap_unordered(partial(_chunk, of), chunks):
             total.add(tally)
             yield total
             if total.failed is not None or time.monotonic() > give_up:

@@ -12,7 +12,8 @@ from .run import Schedule
 Fails = Callable[[Schedule], bool]
 SIMPLER = {
     "tasks": 1, "max_concurrent": 1, "forgetful": False, "first_epoch": 0, "uneven": False,
-    "deadlines": False, "restarts": 0, "min_pause_s": 0.0, "timeout_s": 600.0,
+    "deadlines": False, "restarts": 0, "min_pause_s": 0.0, "timeout_s": 600.0, "apart": False,
+    "unnamed": False,
 }  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def _candidates(schedule: Schedule) -> Iterator[Schedule]:
             ways = (*setup.ways[:uid], TWO_PHASE, *setup.ways[uid + 1 :])
             yield replace(schedule, setup=replace(setup, ways=ways))
     for name, simple in SIMPLER.items():
-        if getattr(setup, name) != simple:
+        if getattr(setup, name, simple) != simple:
             yield replace(schedule, setup=replace(setup, **{name: simple}))
     for n, event in enumerate(events):
         if event.choice:

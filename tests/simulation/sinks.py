@@ -29,7 +29,7 @@ from tests.model.world import Transaction
 from .reality import SPOOLED, UPSERT, WRITE_AHEAD, Reality
 
 SCHEMA = pa.schema([("row", pa.int64())])
-TakeId = Callable[[str, int, int], str]
+TakeId = Callable[[str, WriterContext], str]
 
 
 class Rows(tuple[int, ...]):
@@ -92,7 +92,7 @@ class _Writer:
     def write(self, found: Any) -> None:
         sink, at, world = self._sink, self._context, self._sink.world
         if self._transaction is None:
-            id_ = sink.take_id(sink.uid, at.epoch, at.settled_epoch)
+            id_ = sink.take_id(sink.uid, at)
             world.machine.step(f"{sink.uid}: begin {id_}")
             made = world.sinks[sink.uid].begin(id_, at.epoch, at.generation)
             number = sum(t.id == id_ for t in world.sinks[sink.uid].transactions)
@@ -106,6 +106,7 @@ class _Writer:
         return [self._made] if self._made is not None else []
 
     def abort(self) -> None:
+        self._sink.world.machine.step(f"{self._sink.uid}: give up")
         if self._transaction is not None and self._transaction.state == "open":
             self._transaction.state = "aborted"
 

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import itertools
 import math
+import os
 import threading as real_threading
 import time as real_time
 import uuid as real_uuid
@@ -21,7 +22,7 @@ from typing import Any
 from seamark.files.location import decoded
 from seamark.model import failpoints
 
-from .disk import SimulatedDirectory
+from .disk import SimulatedDirectory, SimulatedFiles
 from .machine import Machine, Thread
 
 _running: Any = None
@@ -151,6 +152,24 @@ class SimulatedThread:
         _running.block(lambda: not self.is_alive(), timeout)
 
 
+class Timer:
+    """`threading.Timer`."""
+
+    def __init__(self, interval: float, function: Callable[..., None], args: Any = ()) -> None:
+        self.daemon = False
+        self._cancelled = False
+
+        def body() -> None:
+            if not _running.block(lambda: self._cancelled, interval):
+                function(*args)
+
+        self._thread = SimulatedThread(body, "timer")
+        self.start = self._thread.start
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+
 class SimpleQueue:
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
@@ -218,6 +237,25 @@ class _Sends:
         del _process().sends[key]
 
 
+class _Places:
+    """The locations that a worker of ``format("seamark")`` keeps, those of each process."""
+
+    def __contains__(self, key: Any) -> bool:
+        return key in _process().places
+
+    def __getitem__(self, key: Any) -> Any:
+        return _process().places[key]
+
+    def __setitem__(self, key: Any, place: Any) -> None:
+        _process().places[key] = place
+
+
+class _TaskContext:
+    @staticmethod
+    def get() -> Any:
+        return _process().task
+
+
 def _module(real: ModuleType, **names: Any) -> ModuleType:
     stands = ModuleType(real.__name__)
     stands.__getattr__ = lambda name: getattr(real, name)  # type: ignore[method-assign]
@@ -232,7 +270,7 @@ class _Queue(ModuleType):
 THREADING = _module(
     real_threading,
     Lock=Lock, RLock=Lock, Condition=Condition, Event=Event, Barrier=Barrier,
-    Thread=SimulatedThread,
+    Thread=SimulatedThread, Timer=Timer,
 )  # fmt: skip
 TIME = _module(
     real_time,
@@ -249,10 +287,18 @@ def open_directory(uri: str, settings: object = None) -> SimulatedDirectory:
     return SimulatedDirectory(_running.disk, decoded(uri).removeprefix("file:").lstrip("/"))
 
 
+def open_for_rows(uri: str, settings: object = None) -> SimulatedFiles:
+    """`files.open_for_rows`, on the machine's disk."""
+    return SimulatedFiles(_running.disk, uri.lstrip("/"), _running.world.judged)
+
+
 STANDS = {
     "seamark.files.deadline": {
         "threading": THREADING, "time": TIME, "queue": _Queue("queue"), "Future": Future,
         "FutureTimeoutError": TimeoutError, "_idle": _Idle(),
+    },
+    "seamark.checkpoint.batch_log": {
+        "time": TIME, "uuid": UUID, "KEPT": 4, "_FORGOTTEN_AT_ONCE": 2,
     },
     "seamark.checkpoint.coordinator": {"threading": THREADING, "time": TIME},
     "seamark.checkpoint.epoch_queue": {"threading": THREADING, "time": TIME},
@@ -265,6 +311,17 @@ STANDS = {
     "seamark.checkpoint.upkeep": {"threading": THREADING},
     "seamark.contracts.attempt_name": {"uuid": UUID},
     "seamark.contracts.spool": {"open_directory": open_directory},
+    "seamark.datasource.location": {
+        "threading": THREADING, "time": TIME, "open_for_rows": open_for_rows, "_known": _Places(),
+        "os": _module(os, getppid=lambda: _running.processes.index(_process().spark)),
+        "sink_of_options": lambda options: _process().make_sink(),
+        "secrets_in": lambda value: set(),  # a played sink has the whole world in it
+    },
+    "seamark.datasource.options": {"secrets_in": lambda value: set()},
+    "seamark.datasource.writers": {
+        "time": TIME, "TaskContext": _TaskContext, "secrets_in": lambda value: set(),
+    },
+    "seamark.run.task_attempt": {"time": TIME},
     "seamark.sinks.write_ahead.committer": {
         "threading": THREADING, "open_directory": open_directory, "Future": Future,
         "FutureTimeoutError": TimeoutError, "_calls": _Sends(),

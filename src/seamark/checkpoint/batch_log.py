@@ -47,7 +47,8 @@ class StoredLog:
         """See `BatchLog`: the newest decision, and all behind it."""
         entries: dict[int, Entry] = {}
         names = self.files.list("log")
-        for number in reversed(numbered(names, ".json")):
+        # By number: a listing in pieces may miss an entry, and have the next one.
+        for number in range(max(numbered(names, ".json"), default=0), 0, -1):
             entries[number] = entry = self.entry(number)
             if isinstance(entry, Decided):
                 entries[number] = replace(entry, committed=f"{number}{_MARK}.json" in names)
@@ -94,8 +95,8 @@ class StoredLog:
         create_record(self.files, "batch-committed", _path(number, _MARK), {"at": time.time()})
 
     def is_committed(self, number: int) -> bool:
-        """See `BatchLog`."""
-        return self.files.exists(_path(number, _MARK))
+        """See `BatchLog`. Marks are deleted in time, behind newer decisions: these prove it too."""
+        return self.files.exists(_path(number, _MARK)) or min(self.entries(), default=0) > number
 
     def forget(self, below: int) -> None:
         """Delete entries below this number, of which none is the newest decision, with their

@@ -83,7 +83,7 @@ class BatchLog(Protocol):
         """Put the mark beside the decision of this number. Idempotent."""
 
     def is_committed(self, number: int) -> bool:
-        """Return whether the mark lies beside it."""
+        """Return whether the mark lies beside it, or lay there: a newer decision stands."""
 
 
 class BatchSink(Protocol):

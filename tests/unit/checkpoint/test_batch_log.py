@@ -52,6 +52,33 @@ def test_old_entries_go(tmp_path: Path) -> None:
     assert KEPT <= len(numbers) <= KEPT + 20
 
 
+def test_what_a_newer_decision_follows_is_committed_without_its_mark(tmp_path: Path) -> None:
+    """For a run that was asleep while its mark was deleted."""
+    log = StoredLog(LocalDirectory(tmp_path))
+    for number in (1, 3):
+        log.append(number, Begun(1))
+        log.append(number + 1, decided(number // 2, number))
+        assert not log.is_committed(number + 1)
+    assert StoredLog(LocalDirectory(tmp_path)).is_committed(2)
+    log.mark_committed(4)
+    assert log.is_committed(4)
+
+
+def test_a_listing_that_has_missed_an_entry_hides_no_decision(tmp_path: Path) -> None:
+    """A directory is listed in pieces; meanwhile an entry comes in a piece that was read already,
+    and the next one in a piece that was not."""
+    log = StoredLog(LocalDirectory(tmp_path))
+    log.append(1, Begun(1))
+    log.append(2, decided(0, 1))
+    log.append(3, Begun(3))
+
+    class Pieces(LocalDirectory):
+        def list(self, path: str) -> list[str]:
+            return [name for name in super().list(path) if name != "2.json"]
+
+    assert newest_decision(StoredLog(Pieces(tmp_path)).entries()) == decided(0, 1)
+
+
 def test_a_damaged_entry_is_named(tmp_path: Path) -> None:
     log = StoredLog(LocalDirectory(tmp_path))
     log.append(1, Begun(1))
