@@ -2,7 +2,7 @@
 seamark`: classic, or through Spark Connect (a server of this process's own).
 
 Options: `directory` (its `in` has the files), `options` of the writer, `select` (expressions, if
-the rows are not taken as they are), `connect`, `batch_s` (0: until the files are read).
+the rows are not taken as they are), `connect`, `trigger`, `master`, `conf` (Spark's settings).
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
-    builder = builder.remote("local[2]") if given.get("connect") else builder.master("local[2]")
+    for name, text in given.get("conf", {}).items():
+        builder = builder.config(name, text)
+    master = given.get("master", "local[2]")
+    builder = builder.remote(master) if given.get("connect") else builder.master(master)
     spark = builder.getOrCreate()
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     rows = reader.json(f"{given['directory']}/in").repartition(2)

@@ -70,7 +70,8 @@ log = logging.getLogger(__name__)
 COMMIT_S = 600.0
 """How long a commit may take: the next run commits what this one could not."""
 SWEEP_S = 5.0
-"""How often a query looks for what losing attempts of its tasks have left open."""
+"""How often a query looks for what losing attempts of its tasks have left open; without batches it
+goes on, ever more seldom, as a machine that was cut off may still write."""
 
 _known: dict[frozenset[tuple[str, str]], "Location"] = {}
 
@@ -148,7 +149,7 @@ class Location:
         with self._lock:
             if self._sinks is not None:
                 self._sinks.close()
-            self._sinks, self._previous = None, 0
+            self._sinks, self._timer, self._previous = None, None, 0
             for name in ("identity", "job", "log"):
                 self.__dict__.pop(name, None)
 
@@ -312,32 +313,30 @@ class Location:
                 self._sweep(mine)
             with ignored("the deletion of old entries of the log"):
                 self.log.tidy()
-            self._sweep_soon(mine)
+            self._sweep_soon(mine, time.monotonic())
 
-    def _sweep_soon(self, mine: Decided) -> None:
-        self._timer = threading.Timer(SWEEP_S, self._sweep_later, [mine])
+    def _sweep_soon(self, mine: Decided, since: float) -> None:
+        pause_s = max(SWEEP_S, (time.monotonic() - since) / 10)
+        self._timer = threading.Timer(pause_s, self._sweep_later, [mine, since])
         self._timer.daemon = True
         self._timer.start()
 
-    def _sweep_later(self, mine: Decided) -> None:
+    def _sweep_later(self, mine: Decided, since: float) -> None:
         with self._lock:
-            if not self._sweep(mine):
-                self._sweep_soon(mine)
+            if self._timer is threading.current_thread():  # else a commit has come first
+                self._sweep(mine)
+                self._sweep_soon(mine, since)
 
-    def _sweep(self, mine: Decided) -> bool:
-        """Sweep once; return whether nothing is left."""
-        if self._sinks is None:  # the location has begun anew
-            return True
+    def _sweep(self, mine: Decided) -> None:
+        assert self._sinks is not None
         self._swept_at = time.monotonic()
         self._sinks.once = True
         try:
             failpoints.drive(batches.sweep(self.log, self._sinks, mine))
         except Exception as error:  # only readers wait for these; the next sweep tries again
             log.warning("transactions of losing attempts stay open for now: %s", error)
-            return False
         finally:
             self._sinks.once = False
-        return True
 
 
 def _require_other_files(example: str, spark: Directory) -> None:

@@ -27,8 +27,10 @@ class Query:
 
     def end_spark(self) -> None:
         for place in self.memories.get("committer", {}).values():
-            if place._timer is not None:
-                place._timer.cancel()
+            with place._lock:
+                if place._timer is not None:
+                    place._timer.cancel()
+                place._timer = None
         self.memories.clear()
 
     def plan(self, schema: StructType) -> Any:
@@ -45,6 +47,20 @@ class Query:
         rows: pa.RecordBatch | None = None,
     ) -> None:
         writer = self.plan(schema)
+        told = self.write(writer, batch, *ids, query=query, rows=rows)
+        if commits:
+            place = self.committing(schema)
+            writers.BatchCommit(place).commit([told], batch)
+
+    def write(
+        self,
+        writer: Any,
+        batch: int,
+        *ids: Any,
+        query: str = "q",
+        rows: pa.RecordBatch | None = None,
+    ) -> Any:
+        """Run an attempt of the batch's one task."""
         self.attempts += 1
         properties = {"streaming.sql.batchId": str(batch), "sql.streaming.queryId": query}
         task = SimpleNamespace(
@@ -54,10 +70,7 @@ class Query:
             taskAttemptId=lambda: self.attempts,
         )
         with self._worker("task", task):
-            told = writer.write(iter([rows or pa.record_batch({"id": pa.array(ids, pa.int64())})]))
-        if commits:
-            place = self.committing(schema)
-            writers.BatchCommit(place).commit([told], batch)
+            return writer.write(iter([rows or pa.record_batch({"id": pa.array(ids, pa.int64())})]))
 
     def committing(self, schema: StructType = IDS) -> location.Location:
         with self._worker("committer"):

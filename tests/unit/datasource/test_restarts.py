@@ -5,6 +5,8 @@ that Spark may keep or end."""
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -16,10 +18,11 @@ import pytest
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from seamark.contracts.write_ahead import EpochToken
-from seamark.datasource import location
+from seamark.datasource import location, writers
 from seamark.model.errors import CheckpointError
 from seamark.protocol.batches import Decided, Try
 from seamark.sinks.write_ahead.sink import WriteAheadSink
+from tests.chaos.driver import wait_until
 from tests.unit.datasource.played import IDS, Query
 
 
@@ -145,6 +148,26 @@ def test_a_log_that_is_away_after_the_commit_ends_nothing(
     monkeypatch.setattr(place._sinks, "lingering", away)
     query.run(1, 2)
     assert ids(tmp_path) == ["1", "2"]
+
+
+def test_what_an_attempt_flushes_while_the_query_is_idle_is_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that was cut off goes on with its task, long after the batch was committed."""
+    monkeypatch.setattr(location, "SWEEP_S", 0.05)
+    query = Query(
+        sink="sqlite", path=f"{tmp_path}/t.db", table="t",
+        checkpointlocation=f"{tmp_path}/checkpoint",
+    )  # fmt: skip
+    writer = query.plan(IDS)
+    place = query.committing()
+    writers.BatchCommit(place).commit([query.write(writer, 0, 1, 2)], 0)
+    time.sleep(0.5)
+    query.write(writer, 0, 1, 2)
+    wait_until("nothing is open", lambda: not place.open_transactions(), 10)
+    with sqlite3.connect(tmp_path / "t.db") as connection:
+        assert connection.execute("SELECT id FROM t").fetchall() == [(1,), (2,)]
+    query.end_spark()
 
 
 def test_a_mistaken_start_in_a_kept_worker_fences_nobody(tmp_path: Path) -> None:
