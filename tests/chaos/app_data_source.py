@@ -1,13 +1,14 @@
 """A query of ``format("seamark")`` over JSON files, one a batch, to its end; without `import
-seamark`: classic, or through Spark Connect (a server of this process's own).
+seamark`: through the Spark Connect server of SPARK_REMOTE, or else classic.
 
 Options: `directory` (its `in` has the files), `options` of the writer, `select` (expressions, if
-the rows are not taken as they are), `connect`, `batch_s` (0: until the files are read).
+the rows are not taken as they are), `trigger`, `output_mode`, `for_s` (else to its end).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -18,7 +19,8 @@ if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "2")
-    builder = builder.remote("local[2]") if given.get("connect") else builder.master("local[2]")
+    if "SPARK_REMOTE" not in os.environ:
+        builder = builder.master("local[2]")
     spark = builder.getOrCreate()
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     rows = reader.json(f"{given['directory']}/in").repartition(2)
