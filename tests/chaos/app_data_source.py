@@ -1,13 +1,15 @@
 """A query of ``format("seamark")`` over JSON files, one a batch, to its end; without `import
-seamark`: classic, or through Spark Connect (a server of this process's own).
+seamark`: through the Spark Connect server of SPARK_REMOTE, or else classic.
 
 Options: `directory` (its `in` has the files), `options` of the writer, `select` (expressions, if
-the rows are not taken as they are), `connect`, `trigger`, `master`, `conf` (Spark's settings).
+the rows are not taken as they are), `trigger`, `output_mode`, `for_s` (else to its end), `master`,
+`conf` (Spark's settings).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -20,8 +22,8 @@ if __name__ == "__main__":
     builder = builder.config("spark.sql.shuffle.partitions", "2")
     for name, text in given.get("conf", {}).items():
         builder = builder.config(name, text)
-    master = given.get("master", "local[2]")
-    builder = builder.remote(master) if given.get("connect") else builder.master(master)
+    if "SPARK_REMOTE" not in os.environ:
+        builder = builder.master(given.get("master", "local[2]"))
     spark = builder.getOrCreate()
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     rows = reader.json(f"{given['directory']}/in").repartition(2)

@@ -2,8 +2,8 @@
 declarative pipelines. Each run but the last dies at a named point of the protocol, each in another
 batch; a reader of the sink then sees each row once.
 
-Those with a Spark Connect server, which a pipeline has too, are in `make chaos`, one after another:
-its port is 15002, and another test has it, too.
+The Connect server is a process beside the program's (`beside_connect.py`), on a free port. That of
+the example, as a user runs it, has port 15002.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ import pytest
 
 from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import REPOSITORY, Driver, wait_until
+from tests.servers.http_endpoint import http_endpoint
 from tests.servers.postgres import PostgresServer
 
 APP = REPOSITORY / "tests/chaos/app_data_source.py"
+SERVER = REPOSITORY / "tests/chaos/beside_connect.py"
 EXAMPLE = REPOSITORY / "examples/pipeline"
 FILES, ROWS = 12, 50
 POINTS = (
@@ -50,11 +52,14 @@ def directory(tmp_path: Path) -> Path:
 class Query:
     """The runs of one query, one after another."""
 
-    def __init__(self, directory: Path, **given: Any) -> None:
+    def __init__(self, directory: Path, *, connect: bool = False, **given: Any) -> None:
         self.directory = directory
         self.given = {"directory": str(directory), **given}
         self.launcher = [sys.executable]
+        if connect:
+            self.launcher += [str(SERVER), sys.executable]
         self.program = APP
+        self.location = directory / "checkpoint/seamark"
         self.runs = 0
 
     def start(self, failpoint: str | None = None) -> Driver:
@@ -95,11 +100,7 @@ def in_sqlite(path: Path) -> list[int]:
         return [row[0] for row in connection.execute("SELECT id FROM t")]
 
 
-@pytest.mark.parametrize(
-    "connect",
-    [False, pytest.param(True, marks=pytest.mark.chaos)],
-    ids=["classic", "connect"],
-)
+@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
 @pytest.mark.parametrize(
     "points", [FEW, pytest.param(POINTS, marks=pytest.mark.chaos)], ids=["few", "all"]
 )
@@ -179,7 +180,26 @@ def read_committed(
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("points", [FEW[1:], POINTS], ids=["few", "all"])
+def test_http(directory: Path) -> None:
+    """A batch whose requests nobody has recorded is sent again, with the same keys: each row is
+    there once, as the endpoint keeps them."""
+    with http_endpoint(directory) as endpoint:
+        options = {
+            "sink": "http", "url": f"{endpoint.url}/rows?keep", "idempotent": "true",
+            "selected": "true",
+        }  # fmt: skip
+        select = ["to_json(named_struct('number', id)) AS value"]
+        query = Query(directory, options=options, select=select)
+        query.die_at(("batch-flushed:2", "rows-sent:2", "sent-recorded", "batch-committed:2"))
+        query.finish()
+        require_once(endpoint.rows())
+        keys = Counter(headers["Idempotency-Key"] for _, headers in endpoint.ask("/requests"))
+    assert sorted(keys.values()) == [1] * (FILES - 1) + [2]  # `rows-sent` alone
+
+
+@pytest.mark.parametrize(
+    "points", [FEW[1:], pytest.param(POINTS, marks=pytest.mark.chaos)], ids=["few", "all"]
+)
 def test_postgres_in_a_pipeline(
     postgres: PostgresServer, directory: Path, points: Sequence[str]
 ) -> None:
@@ -210,20 +230,30 @@ def test_the_example_of_a_pipeline(directory: Path) -> None:
         require_once([row[0] for row in connection.execute("SELECT id FROM orders")])
 
 
-def pipeline(directory: Path, options: Mapping[str, str] | None = None) -> Query:
-    """Return the runs of the example in `directory`; `options` are those of another sink."""
+def pipeline(
+    directory: Path, options: Mapping[str, str] | None = None, select: Sequence[str] = ("*",)
+) -> Query:
+    """Return the runs of the example in `directory`; `options` are those of another sink, of the
+    expressions `select`, with a server beside it."""
     shutil.copytree(EXAMPLE / "definitions", directory / "definitions")
     spec = (EXAMPLE / "spark-pipeline.yml").read_text()
     spec = spec.replace("file:///tmp/orders-pipeline", f"file://{directory}/storage")
     (directory / "spark-pipeline.yml").write_text(spec)
+    query = Query(directory, connect=options is not None)
+    query.location = directory / "storage/_checkpoints/orders/orders_from_files/0/seamark"
+    command = str(Path(sys.executable).with_name("spark-pipelines"))
+    where = "[]"
     if options is not None:
         flow = directory / "definitions/orders.py"
         text = re.sub(r"\{\"sink\".*?\}", lambda _: repr(dict(options)), flow.read_text())
         assert repr(dict(options)) in text
+        rows = 'reader.json(str(HERE / "in"))'
+        assert rows in text
+        text = text.replace(rows, f"{rows}.repartition(2).selectExpr(*{list(select)!r})")
         flow.write_text(text)
-    query = Query(directory)
-    command = str(Path(sys.executable).with_name("spark-pipelines"))
-    run = f"import os, sys; os.execl({command!r}, {command!r}, 'run', '--spec', sys.argv[1])"
-    query.launcher = [sys.executable, "-c", run]
+        where = "['--remote', os.environ['SPARK_REMOTE']]"
+    words = f"[{command!r}, *{where}, 'run', '--spec', sys.argv[1]]"
+    run = f"import os, sys; os.execv({command!r}, {words})"
+    query.launcher += ["-c", run]
     query.program = directory / "spark-pipeline.yml"
     return query
