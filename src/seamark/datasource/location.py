@@ -131,6 +131,8 @@ class Location:
         self._previous = 0
         self._sinks: _Sinks | None = None
         self._swept_at = 0.0
+        self._newest: Decided | None = None
+        """The batch committed last, in the worker that commits."""
         self._timer: threading.Timer | None = None
 
     @property
@@ -149,7 +151,7 @@ class Location:
         with self._lock:
             if self._sinks is not None:
                 self._sinks.close()
-            self._sinks, self._timer, self._previous = None, None, 0
+            self._sinks, self._newest, self._previous = None, None, 0
             for name in ("identity", "job", "log"):
                 self.__dict__.pop(name, None)
 
@@ -303,6 +305,7 @@ class Location:
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
+            self._newest = mine
             if self._sinks is None or self._sinks.generation != mine.generation:
                 if self._sinks is not None:
                     self._sinks.close()
@@ -323,7 +326,7 @@ class Location:
 
     def _sweep_later(self, mine: Decided, since: float) -> None:
         with self._lock:
-            if self._timer is threading.current_thread():  # else a commit has come first
+            if self._newest is mine:  # else a commit has come first
                 self._sweep(mine)
                 self._sweep_soon(mine, since)
 
