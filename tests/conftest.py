@@ -49,6 +49,10 @@ os.environ.setdefault("SEAMARK_HOME", tempfile.mkdtemp(prefix="seamark-home-"))
 # A shell lets its background programs ignore Ctrl-C, and all their children would too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under nohup a process stopped at a failpoint would go on for a moment as its parent is killed, for
+# it ignores the hangup that ends it elsewhere. A handler is not inherited, other than SIG_IGN.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 LONGEST = (
     "integration/jobs/test_real_time.py",
