@@ -25,13 +25,20 @@ class HangingWriter:
     def __init__(self, writer: Any, trouble: str, batch: int) -> None:
         self.abort = writer.abort
         self._writer, self._trouble, self._batch = writer, Path(trouble), batch
+        self._waits = any(self._trouble.glob("armed-*-unwritten"))
+        self._rows: list[Any] = []
 
     def write(self, rows: Any) -> None:
-        self._may_hang("unwritten")
+        if self._waits:  # else an orphan would miss the rest of its input
+            self._rows.append(rows)
+            return
         self._writer.write(rows)
         self._may_hang("written")
 
     def prepare_commit(self) -> Any:
+        self._may_hang("unwritten")
+        for rows in self._rows:
+            self._writer.write(rows)
         self._may_hang("unflushed")
         committables = self._writer.prepare_commit()
         self._may_hang("flushed")
