@@ -101,7 +101,7 @@ soak: setup
 SEEDS ?= 5000
 JOBS ?= 2
 
-## simulate: the coordinator under random schedules; SEEDS=N or A..B, JOBS=processes
+## simulate: the coordinator under random schedules; SEEDS=N or A..B, JOBS=processes, ARGS=--data-source for format("seamark")
 simulate: setup
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
 

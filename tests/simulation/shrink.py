@@ -13,7 +13,7 @@ Fails = Callable[[Schedule], bool]
 SIMPLER = {
     "tasks": 1, "max_concurrent": 1, "forgetful": False, "first_epoch": 0, "uneven": False,
     "deadlines": False, "restarts": 0, "min_pause_s": 0.0, "timeout_s": 600.0, "apart": False,
-    "unnamed": False,
+    "unnamed": False, "batches": 2,
 }  # fmt: skip
 
 

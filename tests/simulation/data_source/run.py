@@ -7,7 +7,7 @@ moves the checkpoint and the location, and a query is begun again in the same Sp
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seamark.datasource.location import SWEEP_S
 from seamark.protocol.batches import BatchPoint
@@ -69,6 +69,7 @@ def schedule_of(seed: int) -> QuerySchedule:
         events.append(Event(at, kind, luck.randrange(60)))
     survivors, twins = luck.random() < 0.5, luck.random() < 0.15
     if luck.random() < 0.4:
+        setup = replace(setup, batches=luck.choice((2, 4, 6)))
         for _ in range(luck.choice((1, 1, 2, 3))):
             events.append(Event(1 + luck.randrange(at), "operator", luck.randrange(420)))
         events.sort(key=lambda event: event.at)

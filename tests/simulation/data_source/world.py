@@ -24,7 +24,7 @@ from seamark.model.errors import (
     RecordNotStoredError,
     SeamarkError,
 )
-from tests.model.world import SparkFailedError, Transaction, Violation
+from tests.model.world import ROWS_PER_EPOCH, SparkFailedError, Transaction, Violation
 
 from ..machine import Machine
 from ..reality import SPOOLED, TWO_PHASE, Reality, Surroundings
@@ -35,10 +35,11 @@ ERA_ROWS = 1000
 @dataclass(frozen=True)
 class QuerySurroundings(Surroundings):
     """The shape of one query's world. `apart`: the location is not in the checkpoint; `unnamed`:
-    the query does not name its checkpoint."""
+    the query does not name its checkpoint; `batches`: the input of how many is there at first."""
 
     apart: bool = False
     unnamed: bool = False
+    batches: int = 2
 
 
 class QueryWorld(Reality):
@@ -48,6 +49,7 @@ class QueryWorld(Reality):
         super().__init__(setup, machine)
         self.disk.is_early = lambda name: sum(map(ord, name)) % 2 == 1
         self.unnamed = setup.unnamed
+        self.available = setup.batches * ROWS_PER_EPOCH
         self.checkpoint = "checkpoint1"
         self.place = "place1" if setup.apart else f"{self.checkpoint}/{BELOW_CHECKPOINT}"
         self.adopts = False
