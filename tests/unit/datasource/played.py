@@ -30,7 +30,7 @@ class Query:
             with place._lock:
                 if place._timer is not None:
                     place._timer.cancel()
-                place._timer = None
+                place._newest = None
         self.memories.clear()
 
     def plan(self, schema: StructType) -> Any:
