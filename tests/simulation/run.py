@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +62,23 @@ class Schedule:
         return f"{self.setup}\n{how}\n" + "\n".join(f"  {event}" for event in self.events)
 
 
+def drawn(luck: random.Random, kinds: Mapping[str, float]) -> list[Event]:
+    """Draw events of these kinds, each as frequent as it says."""
+    gap = luck.choice((5, 15, 40))
+    at, events = 0, []
+    for kind in luck.choices(list(kinds), list(kinds.values()), k=luck.choice((10, 25, 50))):
+        at += 1 + int(luck.expovariate(1 / gap))
+        events.append(Event(at, kind, luck.randrange(60)))
+    return events
+
+
+def with_some(luck: random.Random, events: list[Event], kind: str, choices: int) -> list[Event]:
+    """Draw a few events of one more kind, anywhere among these."""
+    last, count = events[-1].at, luck.choice((1, 1, 2, 3))
+    more = [Event(1 + luck.randrange(last), kind, luck.randrange(choices)) for _ in range(count)]
+    return sorted([*events, *more], key=lambda event: event.at)
+
+
 def schedule_of(seed: int) -> Schedule:
     """Return a seed's schedule: the frequency of each kind of event is drawn first, then events."""
     luck = random.Random(seed)
@@ -98,17 +116,10 @@ def schedule_of(seed: int) -> Schedule:
         "land": luck.random(),
         **{kind: luck.random() * (luck.random() < 0.5) for kind in FAULTS},
     }
-    gap = luck.choice((5, 15, 40))
-    at, events = 0, []
-    chosen = luck.choices(list(kinds), list(kinds.values()), k=luck.choice((10, 25, 50)))
-    for kind in chosen:
-        at += 1 + int(luck.expovariate(1 / gap))
-        events.append(Event(at, kind, luck.randrange(60)))
+    events = drawn(luck, kinds)
     survivors, twins = luck.random() < 0.5, luck.random() < 0.15
     if not (at_most_once or spooled) and luck.random() < 0.3:
-        for _ in range(luck.choice((1, 1, 2, 3))):
-            events.append(Event(1 + luck.randrange(at), "restore", luck.randrange(60)))
-        events.sort(key=lambda event: event.at)
+        events = with_some(luck, events, "restore", 60)
     return Schedule(setup, tuple(events), survivors, twins)
 
 

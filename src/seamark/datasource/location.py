@@ -132,7 +132,7 @@ class Location:
         self._sinks: _Sinks | None = None
         self._swept_at = 0.0
         self._newest: Decided | None = None
-        """The batch committed last, in the worker that commits."""
+        """The batch that a worker was last called to commit: only its sweeps go on."""
         self._timer: threading.Timer | None = None
 
     @property

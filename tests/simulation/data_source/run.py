@@ -16,7 +16,7 @@ from tests.model.world import ROWS_PER_EPOCH, Violation
 
 from ..machine import FAULTS, Event, Process
 from ..reality import SPOOLED, TWO_PHASE, UPSERT, WRITE_AHEAD
-from ..run import MAX_DRIVERS, Schedule, Simulation
+from ..run import MAX_DRIVERS, Schedule, Simulation, drawn, with_some
 from .spark import Spark
 from .world import QuerySurroundings, QueryWorld
 
@@ -61,18 +61,11 @@ def schedule_of(seed: int) -> QuerySchedule:
         "land": luck.random(),
         **{kind: luck.random() * (luck.random() < 0.5) for kind in FAULTS},
     }
-    gap = luck.choice((5, 15, 40))
-    at, events = 0, []
-    chosen = luck.choices(list(kinds), list(kinds.values()), k=luck.choice((10, 25, 50)))
-    for kind in chosen:
-        at += 1 + int(luck.expovariate(1 / gap))
-        events.append(Event(at, kind, luck.randrange(60)))
+    events = drawn(luck, kinds)
     survivors, twins = luck.random() < 0.5, luck.random() < 0.15
     if luck.random() < 0.4:
         setup = replace(setup, batches=luck.choice((2, 4, 6)))
-        for _ in range(luck.choice((1, 1, 2, 3))):
-            events.append(Event(1 + luck.randrange(at), "operator", luck.randrange(420)))
-        events.sort(key=lambda event: event.at)
+        events = with_some(luck, events, "operator", 420)
     return QuerySchedule(setup, tuple(events), survivors, twins)
 
 
