@@ -1,8 +1,9 @@
 """Kafka -> Spark -> Kafka: Seamark's sink beside Spark's own, in one process, alternating.
 
     python -m benchmarks.kafka_sink [--rows 5000000] [--rounds 3] [--epochs 5000000,1000000,...]
+                                    [--partitions 4]
 
-Each variant copies the same topic (records of 100 bytes, 4 partitions) with `Trigger.AvailableNow`
+Each variant copies the same topic (records of 100 bytes) with `Trigger.AvailableNow`
 and `maxOffsetsPerTrigger` = rows an epoch. All read through the options of `sm.KafkaSource`: with
 Kafka's own defaults the reader waits half of its time, and hides what the sinks cost. The first
 rounds warm up and are not counted: what the driver and the broker do once an epoch is compiled only
@@ -43,7 +44,6 @@ from seamark.spark.session import require_format, spark_session
 EPOCHS_AT_MOST = 40
 WARM_UP_EPOCHS, WARM_UP_ROWS = 480, 48_000_000
 """Of each variant before its first counted round, the fewer of the two; a round at least."""
-PARTITIONS = 4
 TUNED = {"kafka.linger.ms": "20", "kafka.batch.size": "500000", "kafka.buffer.memory": "268435456"}
 
 
@@ -197,6 +197,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", default="5000000,1000000,100000,10000")
+    parser.add_argument("--partitions", type=int, default=4, help="of each topic")
     parser.add_argument("--only", help="a part of the variants' names, for trials: no ratios")
     arguments = parser.parse_args()
     console = Console(width=140)
@@ -204,7 +205,8 @@ def main() -> None:
         admin = AdminClient({"bootstrap.servers": servers})
         sizes = [int(e) for e in arguments.epochs.split(",")]
         topics = [*(f"in-{e}" for e in sizes), "out-seamark", "out-spark"]
-        for created in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in topics]).values():
+        new = [NewTopic(topic, arguments.partitions, 1) for topic in topics]
+        for created in admin.create_topics(new).values():
             created.result()
         spark = spark_session("benchmark")
         require_format(spark, "kafka")
