@@ -43,6 +43,7 @@ from seamark.model.errors import (
     LostTransactionError,
     RecordNotStoredError,
 )
+from seamark.model.kafka_client import TopicIds
 from seamark.model.records import read_as, record_of
 from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.ports import EpochRecord
@@ -87,6 +88,8 @@ class CheckpointStore(SparkLogs):
         super().__init__(files, spark)
         self.leaves: Collection[str] = ()
         """Sinks whose transactions are left to their system (`restore/lineage.py`)."""
+        self.topic_ids: TopicIds = {}
+        """For this driver's lease; see `read_topic_ids`."""
         self._identity: JobIdentity | None = None
         self._own_of_next: tuple[int, dict[str, Any]] = (-1, {})
         self._own: dict[tuple[int, int], dict[str, Any]] = {}
@@ -168,7 +171,7 @@ class CheckpointStore(SparkLogs):
 
     def claim_generation(self, generation: int) -> bool:
         """Create the lease; return False if another driver has it."""
-        return self._create_lease(generation)
+        return self._create_lease(generation, topics=self.topic_ids)
 
     def is_last(self, generation: int) -> bool:
         """Return whether this lease ends the lineage. A damaged one does not say so here: a start
@@ -179,7 +182,8 @@ class CheckpointStore(SparkLogs):
 
     def end_lineage(self, generation: int, successor: Mapping[str, Any]) -> bool:
         """Create the lineage's last lease; return False if another driver has it."""
-        return self._create_lease(generation, **{SUPERSEDED_BY: dict(successor)})
+        topics = self.read_topic_ids()  # for a restore of this lineage's checkpoints
+        return self._create_lease(generation, topics=topics, **{SUPERSEDED_BY: dict(successor)})
 
     def _create_lease(self, generation: int, **more: Any) -> bool:
         holder = {
@@ -191,6 +195,17 @@ class CheckpointStore(SparkLogs):
             **more,
         }
         return self._create("lease", f"lease/{generation}.json", holder)
+
+    def read_topic_ids(self) -> TopicIds:
+        """Return the ids of the topics read by Kafka sources, as the newest lease has them: those
+        of its driver's start. Empty if none are known."""
+        try:
+            lease = self.newest_lease()
+        except CorruptRecordError as error:
+            log.warning("%s; whether a topic was deleted and made again is not known", error)
+            return {}
+        topics: TopicIds = (lease or {}).get("topics", {})
+        return topics
 
     def newest_lease(self) -> Mapping[str, Any] | None:
         """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``,

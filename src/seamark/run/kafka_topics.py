@@ -5,12 +5,14 @@ An offset of a topic that is not read is lost rows to Spark, which fails the que
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from seamark.checkpoint.spark_files import not_its_own
+from seamark.checkpoint.spark_files import is_kafka, not_its_own
+from seamark.model.ignored import ignored
+from seamark.model.kafka_client import TopicIds, topic_ids
 from seamark.run.job_plan import JobPlan
 from seamark.spark.operator_uids import OperatorUids
 from seamark.spark.planned_query import sources_of
@@ -22,12 +24,14 @@ _OPTIONS = ("subscribe", "subscribepattern", "assign")
 @dataclass(frozen=True)
 class Subscription:
     """The topics of a Kafka source. `topics` are their names; if `pattern`, a Java regular
-    expression of names, is set, `topics` is empty. `fails_on_data_loss`: Spark's option."""
+    expression of names, is set, `topics` is empty. `fails_on_data_loss`: Spark's option.
+    `options`: of Spark's reader."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
     jvm: Any = None
     fails_on_data_loss: bool = True
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold passwords
 
     def reads(self, topic: str) -> bool:
         """Tell whether the source reads a topic."""
@@ -53,16 +57,17 @@ def _options(leaf: Any) -> Mapping[str, str] | None:
 
 
 def subscription(options: Mapping[str, str], jvm: Any = None) -> Subscription:
-    """Return the subscription in a Kafka source's options. A pattern needs `jvm`."""
+    """Return the subscription in a Kafka source's options. A pattern, and its brokers' answers,
+    need `jvm`."""
     way = next((name for name in _OPTIONS if name in options), None)
     fails = options.get("failondataloss", "true").lower() != "false"
     if way == "subscribepattern":
-        return Subscription((), options[way].strip(), jvm, fails)
+        return Subscription((), options[way].strip(), jvm, fails, options)
     if way is None:
         return Subscription(fails_on_data_loss=fails)
     names = json.loads(options[way]) if way == "assign" else options[way].split(",")
     topics = tuple(name.strip() for name in names)
-    return Subscription(topics, fails_on_data_loss=fails)
+    return Subscription(topics, "", jvm, fails, options)
 
 
 def find_subscriptions(plan: JobPlan) -> Mapping[str, Subscription]:
@@ -91,6 +96,53 @@ def left_behind(
     )
 
 
+def offsets_by_uid(offsets: Sequence[Any], uids: OperatorUids) -> Mapping[str, Any]:
+    """Return the sources' offsets, the lines of a job's offset log, by uid."""
+    lines = {uid: uids.source_lines.index(n) for uid, n in uids.source_numbers().items()}
+    return {uid: offsets[line] for uid, line in lines.items() if line < len(offsets)}
+
+
+def _topics_of(offset: Any) -> set[str]:
+    return set(offset) if is_kafka(offset) else set()
+
+
+def ask_topic_ids(reading: Mapping[str, Subscription], offsets: Mapping[str, Any]) -> TopicIds:
+    """Return the ids of the topics in the sources' offsets, by uid, and of those that they name.
+    What the brokers do not tell is left out: the source itself has the words for its failure."""
+    ids = {}
+    for uid, of in reading.items():
+        names = sorted({*of.topics, *_topics_of(offsets.get(uid))})
+        with ignored(f"a look at the ids of the topics of source {uid!r}"):
+            ids[uid] = topic_ids(of.jvm, of.options, names)
+    return ids
+
+
+def made_again(
+    job: str,
+    offsets: Mapping[str, Any],
+    before: TopicIds,
+    now: TopicIds,
+    reading: Mapping[str, Subscription],
+) -> list[str]:
+    """Return a sentence, with a remedy, for each source with offsets of a topic that has another id
+    now. `offsets` by uid. Spark passes over the new topic's rows before these offsets."""
+    problems = []
+    for uid, offset in offsets.items():
+        known, there = before.get(uid, {}), now.get(uid, {})
+        read = sorted(known.keys() & _topics_of(offset))
+        gone = [topic for topic in read if there.get(topic, known[topic]) != known[topic]]
+        if gone and reading[uid].fails_on_data_loss:
+            problems.append(
+                f"source {uid!r} is at offsets of a topic {', '.join(map(repr, gone))} that was "
+                "deleted: the brokers have one that was made again under that name, and its rows "
+                "before these offsets would never be read. To read it from its start, say so in a "
+                f"savepoint, and restore that: seamark offsets rewind --to-earliest --to NEWPATH "
+                f"{job}; to go on at these offsets (the topic was moved with them to other "
+                "brokers), start once with the source's option failOnDataLoss=false"
+            )
+    return problems
+
+
 def unfit_offsets(
     job: str, offsets: Sequence[Any], uids: OperatorUids, reading: Mapping[str, Subscription]
 ) -> list[str]:
@@ -98,9 +150,8 @@ def unfit_offsets(
     longer reads a topic of its offsets. Called for a job that goes on by Spark's numbers. `offsets`
     are the lines of its offset log; a line is None for a source that has not begun."""
     problems = []
-    for uid, number in uids.source_numbers().items():
-        line = uids.source_lines.index(number)
-        now, offset = reading.get(uid), offsets[line] if line < len(offsets) else None
+    for uid, offset in offsets_by_uid(offsets, uids).items():
+        now = reading.get(uid)
         if clause := not_its_own(uid, offset, "", uids.source_kinds.get(uid, "")):
             problems.append(f"{clause}; read the same as before, or begin another checkpoint")
             continue

@@ -39,6 +39,7 @@ from seamark.files.deadline import CallHangsError, CallThread, Deadline
 from seamark.jobs.job_transactions import checkpointed_job
 from seamark.model.errors import QueryHangsError, SparkDiedError, StoppedError, UserError
 from seamark.model.ignored import ignored
+from seamark.model.kafka_client import TopicIds
 from seamark.model.redaction import Redactor
 from seamark.model.uncaught import say_at_end
 from seamark.protocol.procedures import check_fence
@@ -371,6 +372,11 @@ class StreamRun(QueryRun):
         deletes that epoch's files."""
         spark = self._spark_settings.get(RETAINED) or session_setting(self._spark, RETAINED)
         return max(2, min(self._job.checkpoint.num_retained, int(spark))) - 2
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        """The ids of the topics of its Kafka sources, by the sources' uids, at its start."""
+        return self._store.topic_ids
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end without a query. Called instead of `start`."""

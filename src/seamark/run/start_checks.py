@@ -24,7 +24,13 @@ from seamark.model.errors import (
 )
 from seamark.protocol.procedures import put_back_decision, put_back_plans
 from seamark.run.job_plan import JobPlan
-from seamark.run.kafka_topics import find_subscriptions, unfit_offsets
+from seamark.run.kafka_topics import (
+    ask_topic_ids,
+    find_subscriptions,
+    made_again,
+    offsets_by_uid,
+    unfit_offsets,
+)
 from seamark.run.waiting_rows import unfit_rows
 from seamark.spark.operator_uids import OperatorUids, moved
 from seamark.spark.socket_lines import lost_lines
@@ -71,7 +77,7 @@ class StartChecks:
                 self._require_names(read_log(self._spark_files, f"offsets/{decided}")[0])
             offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
             self._require_places(offsets)
-            self._require_offsets(offsets)
+            self._require_offsets(offsets or ())
             self._require_channel_state(decided)
 
     @contextlib.contextmanager
@@ -147,14 +153,20 @@ class StartChecks:
                     "share once for each: docs/shared-streams.md"
                 )
 
-    def _require_offsets(self, offsets: Sequence[str] | None) -> None:
+    def _require_offsets(self, offsets: Sequence[Any]) -> None:
         """Raise ConfigurationError if a source has offsets of another kind, or of a topic in Kafka
-        that it does not read. Spark would fail in the next epoch, or leave out rows."""
-        if offsets is None:
-            return
+        that it does not read, or that was made again. Spark would fail in the next epoch, or leave
+        out rows. What the brokers say of the topics goes into this run's lease."""
         reading = find_subscriptions(self._plan)
-        if problems := unfit_offsets(self._name, offsets, self._uids, reading):
+        problems = unfit_offsets(self._name, offsets, self._uids, reading) if offsets else []
+        of_sources = offsets_by_uid(offsets, self._uids)
+        before, now = self._store.read_topic_ids(), ask_topic_ids(reading, of_sources)
+        problems += made_again(self._name, of_sources, before, now, reading)
+        if problems:
             raise ConfigurationError(f"job {self._name}: {'; '.join(problems)}")
+        self._store.topic_ids = {
+            uid: {**before.get(uid, {}), **now.get(uid, {})} for uid in reading
+        }
 
     def after(self, coordinator: Coordinator) -> None:
         """Look for a drain and for lost lines, when older drivers' epochs are settled."""

@@ -92,6 +92,8 @@ class Source:
     offset: Any
     kind: str = ""
     """Spark's name of its kind, e.g. ``kafka``; "" if unknown."""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """Of a Kafka source: the brokers' ids of its topics by name, as far as they are known."""
 
 
 @dataclass(frozen=True)

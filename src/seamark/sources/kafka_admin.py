@@ -11,8 +11,8 @@ from typing import Any
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode, Severity
+from seamark.model.kafka_client import ANSWER_MS, admin_client, described, kafka_error
 
-ANSWER_MS = 5_000
 TIMEOUT_MS = 20_000
 
 
@@ -41,7 +41,7 @@ def ask_topics(jvm: Any, options: Mapping[str, str]) -> SourceTopics:
     if they tell nothing at all, ConfigurationError for a pattern that Java does not take."""
     if pattern := options.get("subscribePattern"):
         _require_pattern(jvm, pattern)
-    admin, refusal = _admin_client(jvm, options, ANSWER_MS), None
+    admin, refusal = admin_client(jvm, options, ANSWER_MS), None
     try:
         unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         existing = set(admin.listTopics().names().get(ANSWER_MS, unit))
@@ -54,10 +54,10 @@ def ask_topics(jvm: Any, options: Mapping[str, str]) -> SourceTopics:
         try:
             answers = admin.describeConfigs(asked).all().get(ANSWER_MS, unit)
         except Exception as error:
-            refusal, asked = _said(error), ()
+            refusal, asked = kafka_error(error), ()
         configs = [(str(resource.name()), answers.get(resource)) for resource in asked]
     except Exception as error:
-        raise _said(error) from error
+        raise kafka_error(error) from error
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
     retained = [
@@ -70,13 +70,7 @@ def ask_topics(jvm: Any, options: Mapping[str, str]) -> SourceTopics:
 
 def _unreadable(jvm: Any, admin: Any, names: Sequence[str]) -> list[str]:
     """Return those of the topics that this user may see, and may not read."""
-    options = jvm.org.apache.kafka.clients.admin.DescribeTopicsOptions()
-    options.includeAuthorizedOperations(True)
-    topics = jvm.java.util.ArrayList()
-    for name in names:
-        topics.add(name)
-    described = admin.describeTopics(topics, options).allTopicNames()
-    answers = described.get(ANSWER_MS, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+    answers = described(jvm, admin, names)
     may = {name: answers.get(name).authorizedOperations() for name in names}
     read = jvm.org.apache.kafka.common.acl.AclOperation.READ
     return [name for name, rights in may.items() if rights and not rights.contains(read)]
@@ -86,7 +80,7 @@ def _require_pattern(jvm: Any, pattern: str) -> None:
     try:
         jvm.java.util.regex.Pattern.compile(pattern)
     except Exception as error:
-        said = str(_said(error)).splitlines()[0].rpartition("Exception: ")[2]
+        said = str(kafka_error(error)).splitlines()[0].rpartition("Exception: ")[2]
         raise ConfigurationError(
             f"pattern is {pattern!r}, and Java says: {said}; give a regular expression of Java's"
         ) from None
@@ -181,7 +175,7 @@ class KafkaGroupOffsets:
         """Commit ``{topic: {partition: next offset}}``; raises OSError with Kafka's answer."""
         kafka, java = self._jvm.org.apache.kafka, self._jvm.java
         if self._admin is None:
-            self._admin = _admin_client(self._jvm, self._options, TIMEOUT_MS)
+            self._admin = admin_client(self._jvm, self._options, TIMEOUT_MS)
         offsets = java.util.HashMap()
         for topic, partitions in end_offset.items():
             for partition, offset in partitions.items():
@@ -193,39 +187,9 @@ class KafkaGroupOffsets:
         try:
             answer.get(TIMEOUT_MS, java.util.concurrent.TimeUnit.MILLISECONDS)
         except Exception as error:
-            raise _said(error, f"group {self._group_id}: ") from error
+            raise kafka_error(error, f"group {self._group_id}: ") from error
 
     def close(self) -> None:
         """Close the connection without waiting for it."""
         if self._admin is not None:
             self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
-
-
-def _said(error: Exception, what: str = "", *, root: bool = False) -> OSError:
-    """Return Kafka's own words as an OSError, with `root` the deepest cause; raise an error from
-    elsewhere."""
-    said = getattr(error, "java_exception", None)  # py4j's own text says little
-    if said is None:
-        raise error
-    cause = said.getCause()
-    while root and cause and cause.getCause():
-        cause = cause.getCause()
-    return OSError(f"{what}{cause or said}")
-
-
-def _admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:
-    """Return an open AdminClient of Spark's Kafka client; `options`: of Spark's reader. Raises
-    OSError for a host that no name server knows, and for settings that the client refuses."""
-    admin = jvm.org.apache.kafka.clients.admin
-    known = admin.AdminClientConfig.configNames()
-    settings = jvm.java.util.HashMap()
-    for option, value in options.items():
-        name = option.lower().removeprefix("kafka.")
-        if name != option.lower() and known.contains(name):  # the others are the consumer's
-            settings.put(name, value)
-    settings.put("default.api.timeout.ms", str(timeout_ms))
-    settings.put("request.timeout.ms", str(timeout_ms // 2))
-    try:
-        return admin.AdminClient.create(settings)
-    except Exception as error:
-        raise _said(error, root=True) from error

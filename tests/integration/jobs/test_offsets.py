@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
@@ -24,6 +25,7 @@ from seamark.cli.main import app
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import ConfigurationError, RestoreError
 from seamark.spark.session import spark_session
+from tests.chaos.driver import wait_until
 from tests.every_change import FileChanges
 from tests.threads import RunningJob
 
@@ -225,3 +227,49 @@ def test_a_renamed_topic_is_refused_until_the_offsets_are_of_the_new_one(
     begun.run(begin)
     assert rows(tmp_path, "fifth") == [106, 108, 109]
     assert counts(tmp_path, "fifth") == {0: 92, 1: 1}
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_refused(
+    kafka: LocalKafka, taken: tuple[str, str], tmp_path: Path
+) -> None:
+    """Its offsets say nothing of the new one's rows: Spark would pass over those before them."""
+    (topic, path), servers = taken, kafka.bootstrap_servers
+    plain = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
+
+    def copied() -> None:
+        frame = spark_session("tests").readStream.format("kafka").options(**plain).load()
+        value = frame.selectExpr("CAST(value AS INT) AS n")
+        writer = sm.write_stream(value, sm.FileSink(str(tmp_path / "plain/rows"), "json"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "location"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    copied()
+    assert rows(tmp_path, "plain") == list(range(20))
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([topic])[topic].result(30)
+    wait_until("the topic's end", lambda: topic not in admin.list_topics(timeout=30).topics, 60)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    fill(servers, topic, range(100, 130))
+
+    said = rf"'numbers' is at offsets of a topic '{topic}' that was deleted: .* made again"
+    with pytest.raises(ConfigurationError, match=rf"{said}.* failOnDataLoss"):
+        declare(tmp_path, "first", servers, topic).run()
+    with pytest.raises(RestoreError, match=said):
+        declare(tmp_path, "second", servers, topic).run(path)
+    with pytest.raises(RestoreError, match=said):
+        declare(tmp_path, "second", servers, topic).run(str(tmp_path / "store/first"))
+    assert not (tmp_path / "store/second").exists()
+    with pytest.raises(ConfigurationError, match=said.replace("numbers", "source-0")):
+        copied()
+
+    to = str(tmp_path / "copy")
+    offsets("rewind", path, "--to-earliest", "--to", to, "--bootstrap-servers", servers)
+    declare(tmp_path, "second", servers, topic).run(to)
+    assert rows(tmp_path, "second") == list(range(100, 130))
+    # Or at the old offsets, if the user says so; then the new topic is the known one.
+    lossy = {"failOnDataLoss": "false"}
+    declare(tmp_path, "first", servers, topic, options=lossy).run()
+    assert rows(tmp_path, "first") == [*range(20), *range(120, 130)]
+    fill(servers, topic, range(130, 132))
+    declare(tmp_path, "first", servers, topic).run()
+    assert rows(tmp_path, "first") == [*range(20), *range(120, 132)]

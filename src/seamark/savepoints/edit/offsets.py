@@ -300,7 +300,8 @@ def write_copy(
         uri=target.uri,
         created_at=time.time(),
         sources=tuple(
-            replace(s, offset=offsets[s.uid]) if s.uid in offsets else s for s in savepoint.sources
+            replace(s, offset=offsets[s.uid], topics={}) if s.uid in offsets else s
+            for s in savepoint.sources
         ),
         files=files,
         offsets_set=True,

@@ -22,7 +22,7 @@ from seamark.checkpoint.spark_files import read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import CorruptRecordError
-from seamark.run.kafka_topics import unfit_offsets
+from seamark.run.kafka_topics import ask_topic_ids, made_again, offsets_by_uid, unfit_offsets
 from seamark.run.waiting_rows import unfit_rows
 from seamark.savepoints.record import Source
 from seamark.savepoints.restore.checkpoint import (
@@ -146,6 +146,10 @@ class CheckpointOrigin(Origin):
                 "sources: take a savepoint of that job to change them"
             )
         yield from unfit_offsets(self._directory, self._offsets, uids, job.reading)
+        offsets, topics = offsets_by_uid(self._offsets, uids), self._source.read_topic_ids()
+        yield from made_again(
+            self._directory, offsets, topics, ask_topic_ids(job.reading, offsets), job.reading
+        )
         for uid in self._to_commit.keys() - set(job.sinks):
             yield (
                 f"sink {uid!r} has {self._to_commit[uid]} transactions to commit, and the program "

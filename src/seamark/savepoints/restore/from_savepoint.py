@@ -15,7 +15,7 @@ from seamark.checkpoint.spark_files import not_its_own
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model.durations import moment_text
 from seamark.model.errors import CorruptRecordError, DamagedCheckpointError
-from seamark.run.kafka_topics import Subscription, left_behind
+from seamark.run.kafka_topics import Subscription, ask_topic_ids, left_behind, made_again
 from seamark.savepoints.claims import claim, claimed_by, is_owned, read_claim
 from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Source
 from seamark.savepoints.restore.location import (
@@ -163,6 +163,11 @@ class SavepointOrigin(Origin):
             if self._to_commit:
                 yield from uncommitted.problems(record, job.sinks)
             yield from self._topics.problems
+        offsets = {s.uid: s.offset for s in record.sources if s.uid in job.reading}
+        before = {s.uid: s.topics for s in record.sources}
+        yield from made_again(
+            record.uri, offsets, before, ask_topic_ids(job.reading, offsets), job.reading
+        )
         if self._damage:
             yield from self._damage
         else:

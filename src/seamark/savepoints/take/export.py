@@ -30,6 +30,7 @@ from seamark.checkpoint.spark_files import (
 from seamark.files import Directory, in_threads
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError
+from seamark.model.kafka_client import TopicIds
 from seamark.savepoints.record import (
     TAKING,
     Operator,
@@ -58,13 +59,15 @@ _SYNCS_AT_ONCE = 4
 @dataclass(frozen=True)
 class SavedJob:
     """The exported epoch's job, as in the savepoint's record. `sinks`: the type of each by its uid.
-    `directory`: the place of its records (a URI), if it has uncommitted transactions."""
+    `directory`: the place of its records (a URI), if it has uncommitted transactions. `topics`: the
+    ids of its sources' topics."""
 
     job_id: str
     name: str
     uids: OperatorUids
     sinks: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
+    topics: TopicIds = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ def _record(
         watermark_ms=before(watermark_ms),
         settings=state.settings,
         sources=tuple(
-            Source(uid := job.uids.of_source(n), n, offset, job.uids.source_kinds.get(uid, ""))
+            _source(job, n, offset)
             for n, offset in sorted(dict(zip(lines, state.offsets, strict=True)).items())
         ),
         source_lines=lines,
@@ -159,6 +162,12 @@ def _record(
         job_directory=job.directory if committables else "",
         earlier=earlier,
     )
+
+
+def _source(job: SavedJob, number: int, offset: Any) -> Source:
+    uid = job.uids.of_source(number)
+    kind, topics = job.uids.source_kinds.get(uid, ""), job.topics.get(uid, {})
+    return Source(uid, number, offset, kind, topics)
 
 
 def _copy_small_files(
