@@ -12,6 +12,9 @@ from seamark.sources.settings import Ending, check_ending, checked_options
 
 FORMATS = ("json", "parquet", "csv", "text", "orc", "xml")
 _OWNED = {"path": "the first argument says it"}
+_ANY_AGE = "36500d"
+"""Else Spark leaves out, without a word, a file that is a week older than the newest it has read,
+such as a copy with its original's time."""
 
 
 class StructTypeLike(Protocol):
@@ -35,7 +38,9 @@ class FileSource(Ending):
     schema: as DDL, ``"user STRING, at TIMESTAMP"``, or a `StructType`. Needed, except for text: a
         schema guessed from the first files could change at a restart.
     ending: ``"never"``, or ``"latest"``: the job ends after reading the files present at its start.
-    options: Spark's other reader options, e.g. ``maxFilesPerTrigger``, ``header``.
+    options: Spark's other reader options, e.g. ``maxFilesPerTrigger``, ``header``. ``maxFileAge``
+        is a hundred years unless set here: by Spark's own week a file whose time is so much older
+        than the newest one's is left out.
 
     A file must be whole when it appears (write it elsewhere and rename it), and must not be changed
     or deleted while a job may still replay it. Names beginning with ``_`` or ``.`` are left out.
@@ -75,6 +80,8 @@ class FileSource(Ending):
     def reader(self) -> StreamReader:
         """Return Spark's file reader with these settings."""
         options = {name: str(value) for name, value in self.options.items()}
+        if "maxfileage" not in map(str.lower, options):
+            options["maxFileAge"] = _ANY_AGE
         return StreamReader(self.format, {"path": str(self.path), **options}, self.schema)
 
     @property

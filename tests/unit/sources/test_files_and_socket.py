@@ -29,11 +29,17 @@ def test_a_file_source_is_sparks_reader_with_its_schema() -> None:
     assert reader.schema == "user STRING, at TIMESTAMP"
     assert reader.options == {
         "path": "/data/clicks", "maxFilesPerTrigger": "2", "multiLine": "false",
+        "maxFileAge": "36500d",
     }  # fmt: skip
     assert source.replayable
     assert not source.bounded
     assert source.describe() == "json files in /data/clicks"
     assert FileSource("/data", "json", "a INT", ending="latest").bounded
+
+
+def test_an_age_of_files_is_sparks_to_judge() -> None:
+    options = FileSource("/data", "text", options={"MAXFILEAGE": "1d"}).reader().options
+    assert options == {"path": "/data", "MAXFILEAGE": "1d"}
 
 
 def test_text_files_need_no_schema() -> None:

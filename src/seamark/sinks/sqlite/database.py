@@ -135,6 +135,14 @@ def ask_table(target: Target) -> TableFacts:
         return describe(cursor, target)
 
 
+def encoding(path: str) -> str:
+    """Return what the database keeps texts in; a new one is of UTF-8. Makes none."""
+    if not Path(path).exists():
+        return "UTF-8"
+    with connect(path) as cursor:
+        return str(cursor.execute("PRAGMA encoding").fetchone()[0])
+
+
 def describe(cursor: sqlite3.Cursor, target: Target) -> TableFacts:
     """Describe the table of an open database."""
     # Generated columns are hidden here, and cannot be inserted into. A row's number, the only key

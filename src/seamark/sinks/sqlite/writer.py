@@ -3,16 +3,19 @@
 import re
 import sqlite3
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.dead_letters import Refusals, RefusedRow, without
+from seamark.contracts.record_batches import nulls, numbers
 from seamark.contracts.sink import WriterContext
 from seamark.model.errors import WriteRefusedError
 from seamark.model.schema import Column
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.columns import datetimes_as_text
+from seamark.sinks.internal.columns import datetimes_as_text, not_utf8
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.internal.staged_files import StagedFile, StagedFileWriter, new_handle
@@ -26,6 +29,8 @@ _CONSTRAINT = re.compile(
     r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY|AS|INDEX)\b", re.IGNORECASE
 )
 _ENDS_ALL = re.compile(r"\bON\s+CONFLICT\s+ROLLBACK\b", re.IGNORECASE)
+_NO_UTF16 = "[\ufffe\uffff]"
+"""Replaced by SQLite in a database of UTF-16, where bytes that are not UTF-8 become other texts."""
 _KEY = re.compile(r"\b(UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
 
 
@@ -66,7 +71,20 @@ class SQLiteWriter(StagedFileWriter):
         return [StagedFile.of(self._context, self._handle, self._rows, size_bytes=size)]
 
     def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
-        return changes.unfit(batch, self._target.keys, self._target.op, nan_is_null=True)
+        at = self._target
+        refused = Refusals(changes.unfit(batch, at.keys, at.op, nan_is_null=True))
+        if self._encoding != "UTF-8":
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+                    altered = numbers(pc.match_substring_regex(column, _NO_UTF16)).view(bool)
+                    why = f"the database would alter, as it keeps {self._encoding}"
+                    bad = (altered & ~nulls(column)) | not_utf8(column)
+                    refused.add(bad, f"its column {name!r} has a text that {why}")
+        return refused.rows()
+
+    @cached_property
+    def _encoding(self) -> str:
+        return database.encoding(self._target.path)
 
     def _check_table(self, names: Sequence[str]) -> None:
         """Raise WriteRefusedError for a misfit that would stop the job after the decision."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.model.errors import CommitFailedError
+from seamark.model.errors import CommitFailedError, WriteRefusedError
 from seamark.sinks.sqlite import SQLiteSink, database
 from seamark.verify.conformance.steps import attempt, driver
 
@@ -119,3 +119,28 @@ def test_a_table_without_constraints_is_not_copied(
     writer = sink.create_selective_writer(attempt())
     assert refused(writer, rows([1, None], ["a", "b"])) == {}
     assert committed(sink, writer) == [(1, "a"), (None, "b")]
+
+
+def test_a_database_of_utf16_keeps_texts_or_refuses_them(tmp_path: Path) -> None:
+    """SQLite would cut a byte off every text beside one that is not UTF-8, and replace letters."""
+    sink = sink_on(tmp_path, "PRAGMA encoding='UTF-16le'", "CREATE TABLE orders (id, text TEXT)")
+    texts = pa.array([b"odd", b"\xff", "\ufffe".encode(), "\U0001f600\ufeff".encode()]).view(
+        pa.string()
+    )
+    batch = pa.record_batch({"id": pa.array(range(4)), "text": texts})
+    writer = sink.create_selective_writer(attempt())
+    why = "its column 'text' has a text that the database would alter, as it keeps UTF-16le"
+    assert refused(writer, batch) == dict.fromkeys((1, 2), why)
+    assert committed(sink, writer) == [(0, "odd"), (3, "\U0001f600\ufeff")]
+    with pytest.raises(WriteRefusedError, match="would alter"):
+        sink.create_writer(attempt(1)).write(batch)
+
+
+def test_a_text_beside_one_that_is_not_utf8_stays_a_text(tmp_path: Path) -> None:
+    sink = sink_on(tmp_path, "CREATE TABLE orders (id, text TEXT)")
+    texts = pa.array([b"one", b"\xff", None], pa.binary()).view(pa.string())
+    writer = sink.create_selective_writer(attempt())
+    assert not refused(writer, pa.record_batch({"id": pa.array(range(3)), "text": texts}))
+    sink.create_committer(driver()).commit(writer.prepare_commit())
+    found = sqlite3.connect(sink.path).execute("SELECT hex(text), typeof(text) FROM orders")
+    assert found.fetchall() == [("6F6E65", "text"), ("FF", "text"), ("", "null")]
