@@ -256,6 +256,13 @@ class Job:
         declared = self.declaration
         declared.require_whole()
         spark = self._session()
+        taken = declared.query_name
+        if taken is not None and any(query.name == taken for query in spark.streams.active):
+            # Spark refuses it only when this start has fenced that query's driver already.
+            raise ConfigurationError(
+                f"Job {declared.name!r}: this session runs a query named {taken!r}, and Spark "
+                "takes a name once; stop that one first, or give this one another name"
+            )
         named = os.environ.get(JOB_VARIABLE)
         is_meant = named in (None, declared.name)
         if not is_meant and os.environ.keys() & {TRANSACTIONS_VARIABLE, PLAN_VARIABLE}:

@@ -118,6 +118,34 @@ def test_a_querys_names(
     assert after["rows"] == [1, 2]
 
 
+def test_a_name_that_is_taken_is_refused_and_its_query_goes_on(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """A notebook's cell runs once more, by mistake."""
+
+    def scenario(twin: Twin) -> Any:
+        query = to_files(twin, twin.read()).queryName("taken").start()
+        try:
+            twin.add(1, 2)
+            query.processAllAvailable()
+            elsewhere = twin.write(twin.read(), "elsewhere").format("json").queryName("taken")
+            for again in (
+                to_files(twin, twin.read()).queryName("taken"),
+                elsewhere.option("path", str(twin.directory / "elsewhere")),
+            ):
+                with pytest.raises(Exception, match="taken"):
+                    again.start()
+            twin.add(3, 4)
+            query.processAllAvailable()
+            shown = query.isActive, query.exception(), ids(twin)
+        finally:
+            query.stop()
+        return shown
+
+    assert both(scenario, tmp_path, spark) == (True, None, [1, 2, 3, 4])
+    assert not (tmp_path / "seamark/store/elsewhere").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
