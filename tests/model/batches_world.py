@@ -8,6 +8,9 @@ Invariants, checked whenever a transaction becomes visible and at the end:
 - nothing decided is ever aborted;
 - no system is asked for a marked decision, but by a process that was asleep: it has forgotten it;
 - once an undisturbed run has come to rest, every row is visible once.
+
+Checkpoint and location may be deleted while runs sleep: then another query begins, of which all
+this has to hold in turn.
 """
 
 from __future__ import annotations
@@ -40,36 +43,62 @@ class Transaction:
     task: int
     generation: int
     attempt: int
+    query: int = 0
     state: str = "open"
+
+
+@dataclass
+class Place:
+    """One query's checkpoint and location."""
+
+    query: int = 0
+    entries: dict[int, Entry] = field(default_factory=dict)
+    commits: set[int] = field(default_factory=set)
+    marked: set[int] = field(default_factory=set)
+    forgotten: set[int] = field(default_factory=set)
+    """Batches of which the sink knows nothing any more."""
+
+    def decided(self) -> dict[int, Decided]:
+        return {e.batch: e for e in self.entries.values() if isinstance(e, Decided)}
+
+    def emptied(self, *, names_apart: bool) -> Place:
+        """Delete all; return the place of the next query, whose files have the same names unless
+        they are told apart by the query."""
+        self.entries.clear()
+        self.marked.clear()
+        again = Place(self.query + 1)
+        return again if names_apart else replace(again, entries=self.entries, marked=self.marked)
 
 
 @dataclass
 class World:
     """All that outlives a process."""
 
-    entries: dict[int, Entry] = field(default_factory=dict)
-    planned: int = -1
-    commits: set[int] = field(default_factory=set)
+    place: Place = field(default_factory=Place)
     transactions: list[Transaction] = field(default_factory=list)
     fenced_below: int = 0
-    marked: set[int] = field(default_factory=set)
-    forgotten: set[int] = field(default_factory=set)
-    """Batches of which the sink knows nothing any more."""
+    names_apart: bool = True
 
-    def visible(self, batch: int) -> list[Transaction]:
-        return [t for t in self.transactions if t.batch == batch and t.state == "visible"]
+    def delete(self) -> None:
+        self.place = self.place.emptied(names_apart=self.names_apart)
 
-    def decided(self) -> dict[int, Decided]:
-        return {e.batch: e for e in self.entries.values() if isinstance(e, Decided)}
+    def visible(self, batch: int, query: int = -1) -> list[Transaction]:
+        query = self.place.query if query < 0 else query
+        at = query, batch
+        return [t for t in self.transactions if (t.query, t.batch) == at and t.state == "visible"]
 
-    def make_visible(self, transaction: Transaction) -> None:
-        decided = self.decided().get(transaction.batch)
+    def make_visible(self, transaction: Transaction, place: Place) -> None:
+        decided = place.decided().get(transaction.batch)
+        if transaction.state == "aborted" and place is not self.place:
+            raise LostTransactionError("aborted by another one who sleeps while all is deleted")
         if transaction.state == "aborted":
             raise Violation(f"decided and aborted: {transaction}")
-        if decided is None or transaction not in decided.part:
+        is_decided = decided is not None and transaction in decided.part
+        # One who sleeps while all is deleted knows a decision that was there, and no later one.
+        if is_decided != (place is self.place):
             raise Violation(f"visible without a decision: {transaction}")
         transaction.state = "visible"
-        tasks = [t.task for t in self.visible(transaction.batch)]
+        tasks = [t.task for t in self.visible(transaction.batch, transaction.query)]
         if len(tasks) != len(set(tasks)):
             raise Violation(f"batch {transaction.batch} has a task's rows twice")
 
@@ -94,6 +123,8 @@ class Run:
         self, world: World, name: str, *, steps: Protocol = STEPS, loser: str = ""
     ) -> None:
         self.world, self.name, self.steps, self.loser = world, name, steps, loser
+        self.place = self.log = world.place
+        """Its checkpoint, and the location as this run has read it last."""
         self.generation, self.previous = 0, 0
         self.failed: Exception | None = None
         self.asleep = False
@@ -115,38 +146,45 @@ class Run:
     def entries(self) -> Mapping[int, Entry]:
         _give_way()
         return {
-            number: replace(entry, committed=number in self.world.marked)
+            number: replace(entry, committed=number in self.log.marked)
             if isinstance(entry, Decided)
             else entry
-            for number, entry in self.world.entries.items()
+            for number, entry in self.log.entries.items()
         }
+
+    def stands(self) -> bool:
+        _give_way()
+        return self.log is self.world.place
 
     def append(self, number: int, entry: Entry) -> bool:
         _give_way()
-        if number in self.world.entries:
+        if number in self.log.entries:
             return False
-        if isinstance(entry, Decided) and entry.batch in self.world.decided():
+        is_there = self.log is self.world.place
+        if is_there and isinstance(entry, Decided) and entry.batch in self.log.decided():
             raise Violation(f"batch {entry.batch} is decided twice")
-        self.world.entries[number] = entry
+        self.log.entries[number] = entry
         return True
 
     def mark_committed(self, number: int) -> None:
         _give_way()
-        decided = self.world.entries[number]
-        assert isinstance(decided, Decided)
-        if len(self.world.visible(decided.batch)) != TASKS:
-            raise Violation(f"marked, and not visible: {decided}")
-        self.world.marked.add(number)
+        decided = self.log.entries.get(number)
+        if self.log is self.world.place:
+            assert isinstance(decided, Decided)
+            if len(self.world.visible(decided.batch, self.log.query)) != TASKS:
+                raise Violation(f"marked, and not visible: {decided}")
+        self.log.marked.add(number)
 
     def is_committed(self, number: int) -> bool:
         _give_way()
-        return number in self.world.marked
+        return number in self.log.marked
 
     def forget(self, decided: Decided) -> None:
         _give_way()
-        if all(self.world.entries[n].batch != decided.batch for n in self.world.marked):  # type: ignore[union-attr]
+        entries, is_there = self.log.entries, self.log is self.world.place
+        if is_there and all(entries[n].batch != decided.batch for n in self.log.marked):  # type: ignore[union-attr]
             raise Violation(f"forgotten, and not marked: {decided}")
-        self.world.forgotten.add(decided.batch)
+        self.log.forgotten.add(decided.batch)
 
     def take_over(self, generation: int) -> None:
         _give_way()
@@ -157,14 +195,17 @@ class Run:
             raise Violation(f"asked for a marked decision: {decided}")
         for transaction in decided.part:
             _give_way()
-            if decided.batch in self.world.forgotten:
+            if decided.batch in self.log.forgotten:
                 raise LostTransactionError(f"batch {decided.batch} is forgotten")
             if transaction.state != "visible":
-                self.world.make_visible(transaction)
+                self.world.make_visible(transaction, self.log)
 
     def lingering(self, below: int) -> Sequence[Transaction]:
         _give_way()
-        return [t for t in self.world.transactions if t.state == "open" and t.generation < below]
+        return [
+            t for t in self.world.transactions
+            if t.state == "open" and t.generation < below and t.query == self.log.query
+        ]  # fmt: skip
 
     def abort(self, left: Sequence[Transaction]) -> None:
         for transaction in left:
@@ -178,7 +219,9 @@ class Run:
     def _run(self) -> None:
         _give_way()
         try:
-            while (batch := max(self.world.commits, default=-1) + 1) < BATCHES:
+            while (batch := max(self.place.commits, default=-1) + 1) < BATCHES:
+                if self.previous and self.log is not self.world.place:
+                    self.log, self.previous = self.world.place, 0
                 self._batch(batch)
         except (FencedError, CheckpointError) as error:
             self.failed = error
@@ -189,23 +232,24 @@ class Run:
         this: Try = _drive(self.steps["begin"](self, self, self.previous))
         self.previous = this.number
         part: list[Transaction] = []
-        if this.writes(batch, "query", adopts=False):
+        query = f"query {self.place.query}"
+        if this.writes(batch, query, adopts=False):
             part = [self._task(batch, task, this) for task in range(TASKS)]
             if self.loser == "early":
                 self._task(batch, 0, this)
-        mine = Decided(batch, "query", this.number, this.generation, tuple(part))
+        mine = Decided(batch, query, this.number, this.generation, tuple(part))
         _drive(self.steps["commit"](self, self, mine))
         if self.loser == "late" and part:
             self._task(batch, 0, this)
         _drive(self.steps["sweep"](self, self, mine))
         _give_way()
-        if batch in self.world.commits:
+        if batch in self.place.commits:
             raise _SparkError("CONCURRENT_STREAM_LOG_UPDATE")
-        self.world.commits.add(batch)
+        self.place.commits.add(batch)
 
     def _task(self, batch: int, task: int, this: Try) -> Transaction:
         _give_way()
-        made = Transaction(batch, task, this.generation, this.number)
+        made = Transaction(batch, task, this.generation, this.number, self.log.query)
         self.world.transactions.append(made)
         _give_way()  # flushed: it may have been aborted meanwhile
         if made.state == "aborted":

@@ -31,10 +31,20 @@ def finish(world: World, steps: Protocol) -> None:
     world.check_end()
 
 
-def two_runs(first_steps: int, second_steps: int, dies: bool, loser: str, steps: Protocol) -> int:
+def two_runs(
+    first_steps: int,
+    second_steps: int,
+    dies: bool,
+    loser: str,
+    steps: Protocol,
+    *,
+    deletes: bool = False,
+    names_apart: bool = True,
+) -> int:
     """One run sleeps after some steps, or dies; a second one goes some steps; then the first wakes
-    up and goes on to its end, then the second. Return how many steps the first one can take."""
-    world = World()
+    up and goes on to its end, then the second. Return how many steps the first one can take.
+    `deletes`: the second is of another query, as all was deleted while the first one slept."""
+    world = World(names_apart=names_apart)
     first = Run(world, "first", steps=steps, loser=loser)
     taken = 0
     while first.alive and taken < first_steps:
@@ -42,6 +52,8 @@ def two_runs(first_steps: int, second_steps: int, dies: bool, loser: str, steps:
         taken += 1
     if dies and first.alive:
         first.die()
+    if deletes:
+        world.delete()
     second = Run(world, "second", steps=steps, loser=loser)
     for _ in range(second_steps):
         if second.alive:
@@ -70,6 +82,38 @@ def test_two_runs_with_every_pair_of_moments() -> None:
     assert sum(1 for _ in all_pairs(STEPS)) > 5000
 
 
+@pytest.mark.parametrize("loser", LOSERS)
+def test_a_location_is_deleted_at_every_moment(loser: str) -> None:
+    """And another query begins in it, before the old run wakes up."""
+    assert with_deletions(STEPS, loser) > 1000
+
+
+def with_deletions(steps: Protocol, loser: str, *, names_apart: bool = True) -> int:
+    played = 0
+    for first in range(60):
+        for second in range(60):
+            played += 1
+            two = first, second, False, loser, steps
+            if two_runs(*two, deletes=True, names_apart=names_apart) < first:
+                return played
+    return played
+
+
+def without_a_look_behind(log: Any, sink: Any, mine: Decided) -> Any:
+    log.stands = lambda: True
+    return (yield from batches.commit(log, sink, mine))
+
+
+@pytest.mark.parametrize(
+    ("steps", "names_apart"),
+    [(STEPS, False), ({**STEPS, "commit": without_a_look_behind}, True)],
+    ids=["the same names", "no look"],
+)
+def test_a_deletion_that_is_not_told_is_found(steps: Protocol, names_apart: bool) -> None:
+    with pytest.raises(Violation):
+        with_deletions(steps, "", names_apart=names_apart)
+
+
 def random_schedule(seed: int, steps: Protocol) -> None:
     draw = random.Random(seed)
     world, runs = World(), []
@@ -82,7 +126,9 @@ def random_schedule(seed: int, steps: Protocol) -> None:
             runs.append(Run(world, f"r{len(runs)}", steps=steps, loser=draw.choice(LOSERS)))
             continue
         run = draw.choice(alive)
-        if choice < 0.08:
+        if choice < 0.062:
+            world.delete()
+        elif choice < 0.08:
             run.die()
         elif choice < 0.12:
             run.asleep = True
@@ -127,7 +173,7 @@ def test_nothing_stays_open_behind_a_new_run() -> None:
             while second.alive and {id(t) for t in world.transactions} <= before:
                 second.step()
             left = [t for t in world.transactions if t.state == "open" and id(t) in before]
-            if not first.alive and first.failed is None and world.commits >= {0, 1}:
+            if not first.alive and first.failed is None and world.place.commits >= {0, 1}:
                 continue  # it has ended well: a late loser of its last batch waits for its sweep
             assert not left, (moment, loser, left)
 

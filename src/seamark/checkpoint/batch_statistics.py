@@ -22,7 +22,7 @@ def batch_statistics(log: StoredLog) -> CheckpointingStatistics:
     kept = log.kept()
     decided = [(n, entry) for n, entry in kept.items() if isinstance(entry, Decided)]
     history = [
-        _checkpoint(f"{log.files.uri}/log/{number}.json", entry, kept.get(entry.attempt))
+        _checkpoint(f"{log.files.uri}/{log.path(number)}", entry, kept.get(entry.attempt))
         for number, entry in reversed(decided)
     ]
     completed = sum(entry.committed for _, entry in decided)

@@ -65,6 +65,8 @@ class JobIdentity:
     batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
     of the restored checkpoint, and `is_savepoint` if it is one. `spark_directory` is the path of
     the Spark checkpoint location below the job's directory, "" for the directory itself.
+    `log_directory`, of a data source's location alone, is the path of its log's directory; ""
+    before there were such, and for jobs.
     """
 
     job_id: str
@@ -74,6 +76,7 @@ class JobIdentity:
     created_at: float = 0.0
     restored_from: Mapping[str, Any] | None = None
     spark_directory: str = SPARK_DIRECTORY
+    log_directory: str = ""
 
     @staticmethod
     def of(body: Mapping[str, Any]) -> "JobIdentity":

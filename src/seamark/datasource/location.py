@@ -22,7 +22,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from seamark.api.config import CheckpointConfig
-from seamark.checkpoint.batch_log import BELOW_CHECKPOINT, UID, StoredLog, identity_of
+from seamark.checkpoint.batch_log import (
+    BELOW_CHECKPOINT,
+    UID,
+    StoredLog,
+    identity_of,
+    identity_of_job,
+)
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.executions import LOCATION as RECORDED
 from seamark.checkpoint.executions import ExecutionStart, ExecutionStore
@@ -152,7 +158,7 @@ class Location:
             if self._sinks is not None:
                 self._sinks.close()
             self._sinks, self._newest, self._previous = None, None, 0
-            for name in ("identity", "job", "log"):
+            for name in ("identity", "job", "log", "_own_files"):
                 self.__dict__.pop(name, None)
 
     @cached_property
@@ -163,7 +169,7 @@ class Location:
     @cached_property
     def log(self) -> StoredLog:
         """The log in it."""
-        return StoredLog(self.files)
+        return StoredLog(self.files, self.identity)
 
     @cached_property
     def identity(self) -> JobIdentity:
@@ -176,9 +182,15 @@ class Location:
         return self.identity.job_id
 
     @cached_property
+    def _own_files(self) -> Directory:
+        """The directory of this query's log, in which nobody else deletes anything."""
+        at = f"{self._at.rstrip('/')}/{self.identity.log_directory}".rstrip("/")
+        return open_for_rows(at, self.hadoop)
+
+    @cached_property
     def job(self) -> CheckpointedJob:
         """The query, as its sink's committer is told of it."""
-        store = CheckpointStore(self.files, self.files)
+        store = CheckpointStore(self._own_files, self._own_files)
         checkpoint = CheckpointConfig(storage=self.files.uri)
         schemas = {UID: self.schema}
         return CheckpointedJob(
@@ -300,8 +312,9 @@ class Location:
     def commit(self, mine: Decided, job_id: str) -> None:
         """Decide the batch of the location's job and commit it; then abort what its losing attempts
         left open, of which a failure is told and ends nothing."""
-        if job_id != self.job_id:
+        if "identity" not in self.__dict__ or job_id != self.job_id:
             self._begin_anew()
+            self.identity = identity_of_job(self.files, job_id)
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -377,7 +390,7 @@ class _Sinks:
     def __init__(self, place: Location) -> None:
         self._place = place
         self.commits = SinkCommits(
-            place.job, lambda uri: place.files, SinkCounts(CommitCounts), COMMIT_S
+            place.job, lambda uri: place.job.store.files, SinkCounts(CommitCounts), COMMIT_S
         )
         self.generation = 0
         self.once = False

@@ -60,7 +60,7 @@ def plan_batch(place: Location) -> "BatchWriter":
     ConfigurationError for columns that the sink does not take."""
     projection = Projection.of(place.sink, place.schema, selected=place.selected)
     this = place.begin()  # before the job id: a deleted location gets a new one
-    return BatchWriter(place.options, place.job_id, projection, this)
+    return BatchWriter(place.options, place.job_id, place.spool_uri, projection, this)
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
 
     options: Mapping[str, str]
     job_id: str
+    spool_uri: str
     projection: Projection
     this: Try
 
@@ -128,7 +129,7 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
             job_id=self.job_id,
             generation=self.this.generation,
             hadoop=place.hadoop,
-            spool_uris={UID: place.spool_uri},
+            spool_uris={UID: self.spool_uri},
             channel_state_uri="",
             processes={},
         )
@@ -143,7 +144,7 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
             attempt=task.taskAttemptId(),
             settled_epoch=self.this.settled,
             hadoop=place.hadoop,
-            spool_uri=place.spool_uri,
+            spool_uri=self.spool_uri,
         )
 
 

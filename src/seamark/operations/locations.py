@@ -145,7 +145,8 @@ def audit_location(
         totals = Totals(total.since, entries[-1].epoch, {UID: total})
     batches = [one.batch for one in decided]
     lacking = sorted({*range(min(batches, default=0), max(batches, default=0))} - {*batches})
-    unreadable = dict.fromkeys(lacking, f"{place.files.uri}/log has no sound entry of it")
+    at = f"{place.files.uri}/{place.log.directory}"
+    unreadable = dict.fromkeys(lacking, f"{at} has no sound entry of it")
     first, last = epoch_range(epochs)
     audited = Audited(
         place.job,

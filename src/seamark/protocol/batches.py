@@ -85,6 +85,10 @@ class BatchLog(Protocol):
     def is_committed(self, number: int) -> bool:
         """Return whether the mark lies beside it, or lay there: a newer decision stands."""
 
+    def stands(self) -> bool:
+        """Return whether the location still has this log: it was not deleted since, nor begun anew
+        by another query, whose log has other names."""
+
 
 class BatchSink(Protocol):
     """The committer of the query's one sink."""
@@ -143,13 +147,14 @@ class Try:
             raise CheckpointError(
                 f"the location belongs to query {newest.query}, and this is query {query}: its "
                 "checkpoint is a new one. Give a new location, or the checkpoint that belongs to "
-                "this one"
+                "this one. A run whose location was deleted, and begun anew, has to be ended"
             )
         if batch not in (newest.batch, newest.batch + 1):
             raise CheckpointError(
                 f"Spark runs batch {batch}, and the newest batch decided here is {newest.batch}: "
                 "checkpoint and location are of different moments, as after one of them was "
-                "restored alone. Take both from one moment"
+                "restored alone. Take both from one moment. If another run of the query has gone "
+                "on while this one slept, end one of the two"
             )
         return batch > newest.batch
 
@@ -191,7 +196,7 @@ def begin(
 def commit(log: BatchLog, sink: BatchSink, mine: Decided) -> Steps:
     """Decide a batch whose tasks have flushed, unless it is decided, and make its rows visible.
 
-    Raises FencedError, with nothing decided, if a newer try has begun.
+    Raises FencedError, with nothing decided, if a newer try has begun, or the location is deleted.
     """
     yield BatchPoint.CALLED
     entries = log.entries()
@@ -218,10 +223,15 @@ def _settle(
 ) -> Generator[BatchPoint, None, Decided]:
     """Commit the decision of this number with proof, and mark it; return it marked."""
     if not decided.committed:
+        # Asked after it was read or made: it may lie in the log of a location that was deleted.
+        if not log.stands():
+            raise deleted()
         try:
             sink.commit(decided)
         except LostTransactionError:
             if not log.is_committed(number):  # else another process has: this one was asleep
+                if not log.stands():
+                    raise deleted() from None
                 raise
         yield BatchPoint.COMMITTED
         log.mark_committed(number)
@@ -244,11 +254,22 @@ def sweep(log: BatchLog, sink: BatchSink, mine: Decided) -> Steps:
 def check_fence(entries: Mapping[int, Entry], number: int) -> None:
     """Raise FencedError if a newer try than this one has begun."""
     newest = newest_try(entries)
+    if not newest:
+        raise deleted()
     if newest != number:
         raise FencedError(
             f"the try {number} of this batch was superseded by try {newest}, of another run of the "
             "query: two run at once, or this one was asleep; this one stops and has decided nothing"
         )
+
+
+def deleted() -> FencedError:
+    """Return the error of a run whose location is gone."""
+    return FencedError(
+        "the location was deleted while this run of the query went on, and may have been begun "
+        "anew: this run stops, and its batch is not committed. Delete a location and its "
+        "checkpoint while no run of the query lives, then start it again"
+    )
 
 
 def newest_try(entries: Mapping[int, Entry]) -> int:

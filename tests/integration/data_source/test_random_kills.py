@@ -289,5 +289,5 @@ def sleep_through(driver: Driver, query: Query) -> None:
 
 
 def newest(query: Query) -> int:
-    entries = (query.location / "log").glob("*.json")
+    entries = query.location.glob("*/log/*.json")
     return max((int(entry.stem) for entry in entries if entry.stem.isdigit()), default=0)

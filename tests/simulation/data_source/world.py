@@ -105,14 +105,14 @@ class QueryWorld(Reality):
 
     def _stored(self, path: list[str], data: bytes) -> None:
         match path:
-            case ["log", name]:
+            case [directory, "log", name] if directory == self.job_id:
                 body = json.loads(data)["body"]
                 number, _, mark = name.removesuffix(".json").partition(".")
                 if mark:
                     self._marked(int(number))
                 elif "decided" in body:
                     self._decide(int(number), body["decided"])
-            case ["rewritten", _, batch, _]:
+            case [_, "rewritten", _, batch, _]:
                 self._rewritten(UID, int(batch), json.loads(data)["body"])
 
     def _decide(self, number: int, decided: dict[str, Any]) -> None:
@@ -141,13 +141,17 @@ class QueryWorld(Reality):
     def _chain(self, transaction: Transaction) -> list[Transaction]:
         return [transaction, *self.chains.get(transaction, ())]
 
+    @property
+    def _log(self) -> str:
+        return f"{self.place}/{self.job_id}/log"
+
     def log(self) -> dict[int, Any]:
         """The log's entries by number: a decision's content, None for a beginning."""
         entries = {}
-        for name in self.disk.names(f"{self.place}/log"):
+        for name in self.disk.names(self._log):
             number, _, rest = name.partition(".")
             if rest == "json":
-                data = self.disk.files[f"{self.place}/log/{name}"]
+                data = self.disk.files[f"{self._log}/{name}"]
                 entries[int(number)] = json.loads(data)["body"].get("decided")
         return dict(sorted(entries.items()))
 
@@ -245,9 +249,9 @@ class QueryWorld(Reality):
         if not known:
             return False
         before, last = self._files(of_place=True), known[choice % len(known)]
-        for name in self.disk.names(f"{self.place}/log"):
+        for name in self.disk.names(self._log):
             if int(name.partition(".")[0]) > last:
-                self.disk.drop(f"{self.place}/log/{name}")
+                self.disk.drop(f"{self._log}/{name}")
         return self._changed(before, of_place=True)
 
     def _log_gone(self, choice: int) -> bool:

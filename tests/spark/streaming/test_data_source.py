@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seamark as sm
+from tests.unit.datasource.played import log_of
 
 SCHEMA = "id long, name string, price decimal(12,8), day date"
 
@@ -103,12 +104,12 @@ def test_a_decided_batch_is_not_written_again(stream: DataFrame, tmp_path: Path)
     """Spark's commit log lacks the last batch: as after a death behind Seamark's decision."""
     options = {"sink": "sqlite", "path": f"{tmp_path}/t.db", "table": "t"}
     run(stream, tmp_path, **options)
-    before = sorted((tmp_path / "checkpoint/seamark/log").iterdir())
+    before = sorted(log_of(tmp_path / "checkpoint/seamark").iterdir())
     for name in ("2", ".2.crc"):
         (tmp_path / "checkpoint/commits" / name).unlink(missing_ok=True)
     run(stream, tmp_path, **options)
     assert in_sqlite(tmp_path / "t.db") == [(number,) for number in range(30)]
-    after = sorted((tmp_path / "checkpoint/seamark/log").iterdir())
+    after = sorted(log_of(tmp_path / "checkpoint/seamark").iterdir())
     assert len(after) == len(before) + 1  # a try, and no second decision
 
 
@@ -129,7 +130,7 @@ def test_log_and_checkpoint_of_different_moments(stream: DataFrame, tmp_path: Pa
         add(tmp_path, number)
     run(stream, tmp_path, **options)
 
-    entries = sorted((tmp_path / "log/log").iterdir())
+    entries = sorted(log_of(tmp_path / "log").iterdir())
     shutil.move(tmp_path / "checkpoint", tmp_path / "new")
     assert "the location belongs to query" in refusal(stream, tmp_path, **options)
 
@@ -137,7 +138,7 @@ def test_log_and_checkpoint_of_different_moments(stream: DataFrame, tmp_path: Pa
     shutil.move(tmp_path / "kept", tmp_path / "checkpoint")
     said = refusal(stream, tmp_path, **options)
     assert "Spark runs batch 3, and the newest batch decided here is 4" in said
-    assert sorted((tmp_path / "log/log").iterdir()) == entries, "a mistaken start fences nobody"
+    assert sorted(log_of(tmp_path / "log").iterdir()) == entries, "a mistaken start fences nobody"
 
     shutil.rmtree(tmp_path / "checkpoint")
     shutil.move(tmp_path / "new", tmp_path / "checkpoint")

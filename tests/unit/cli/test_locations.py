@@ -15,7 +15,7 @@ from seamark.cli.main import app
 from seamark.dashboard.jobs import Jobs
 from seamark.files.deadline import open_local
 from seamark.protocol.batches import Begun, Decided
-from tests.unit.datasource.played import IDS, Query
+from tests.unit.datasource.played import IDS, Query, log_of
 
 
 def call(*arguments: str) -> tuple[int, str]:
@@ -132,7 +132,7 @@ def test_the_dashboard_knows_it(tmp_path: Path) -> None:
     ]  # fmt: skip
     open_ = json.loads(jobs.from_driver(row["jid"], "transactions").body)
     assert open_["transactions"] == []
-    newest = max((tmp_path / "clicks/seamark/log").glob("*.committed.json"))
+    newest = max(log_of(tmp_path / "clicks/seamark").glob("*.committed.json"))
     newest.unlink()
     (left,) = json.loads(Jobs(tmp_path.as_uri()).from_driver(row["jid"], "transactions").body)[
         "transactions"
@@ -209,7 +209,8 @@ def test_a_damaged_entry_of_the_log_is_no_fault_of_the_target(tmp_path: Path) ->
         query = Query(sink=sink, checkpointlocation=f"{tmp_path}/{sink}/q", **more)
         for batch in range(3):
             query.run(batch, batch, 7)
-        (tmp_path / sink / "q/seamark/log/4.json").write_text("{")  # the decision on batch 1
+        decision_on_batch_1 = log_of(tmp_path / sink / "q/seamark") / "4.json"
+        decision_on_batch_1.write_text("{")
         code, said = call("audit", "--location", f"{tmp_path}/{sink}/q/seamark")
         assert code == 0, said
         assert "epoch 1" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,12 @@ from pyspark.sql.types import LongType, StructField, StructType
 from seamark.datasource import location, writers
 
 IDS = StructType([StructField("id", LongType())])
+
+
+def log_of(location: Path) -> Path:
+    """Return the directory of a location's log."""
+    (found,) = location.glob("*/log")
+    return found
 
 
 class Query:

@@ -23,7 +23,7 @@ from seamark.model.errors import CheckpointError
 from seamark.protocol.batches import Decided, Try
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 from tests.chaos.driver import wait_until
-from tests.unit.datasource.played import IDS, Query
+from tests.unit.datasource.played import IDS, Query, log_of
 
 
 @dataclass(frozen=True)
@@ -177,8 +177,8 @@ def test_a_mistaken_start_in_a_kept_worker_fences_nobody(tmp_path: Path) -> None
     (checkpoint / "offsets/0").touch()
     query = appending(tmp_path, location=f"{tmp_path}/location")
     query.run(0, 1)
-    before = sorted((tmp_path / "location/log").iterdir())
+    before = sorted(log_of(tmp_path / "location").iterdir())
     (checkpoint / "metadata").write_text('{"id": "another"}')
     with pytest.raises(CheckpointError, match="belongs to query q, and this is query another"):
         query.plan(IDS)
-    assert sorted((tmp_path / "location/log").iterdir()) == before
+    assert sorted(log_of(tmp_path / "location").iterdir()) == before
