@@ -213,8 +213,8 @@ def misfits(
         index = quoted(f"{target.table}_by_key")
         yield (
             f"{what} has no primary key or unique index on exactly the keys ({listed}) that "
-            "compares every byte (BINARY)",
-            f"CREATE UNIQUE INDEX {index} ON {quoted(target.table)} ({listed})",
+            "compares every byte (BINARY), or has a second index on them that does not",
+            f"drop that, or CREATE UNIQUE INDEX {index} ON {quoted(target.table)} ({listed})",
         )
 
 
@@ -253,9 +253,20 @@ def _has_key(cursor: sqlite3.Cursor, table: str, keys: Sequence[str]) -> bool:
         "AND NOT i.partial AND c.key GROUP BY i.name",
         (table,),
     )
-    return any(
-        exact and sorted(names.split("\0")) == wanted for names, exact in cursor.fetchall() if names
-    )
+    # ON CONFLICT may go by any of them.
+    exact = [
+        all_ for names, all_ in cursor.fetchall() if names and sorted(names.split("\0")) == wanted
+    ]
+    return bool(exact) and all(exact)
+
+
+def is_utf16(path: str) -> bool:
+    """Return whether the database has another form of texts, into which it alters what is not
+    UTF-8."""
+    if not Path(path).exists():
+        return False
+    with connect(path) as cursor:
+        return bool(cursor.execute("PRAGMA encoding").fetchone()[0] != "UTF-8")
 
 
 def row_number(cursor: sqlite3.Cursor, table: str) -> str:

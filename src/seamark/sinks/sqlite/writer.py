@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.contracts.dead_letters import Refusals, RefusedRow, without
 from seamark.contracts.sink import WriterContext
 from seamark.model.errors import WriteRefusedError
 from seamark.model.schema import Column
 from seamark.sinks.internal import changes
-from seamark.sinks.internal.columns import datetimes_as_text
+from seamark.sinks.internal.columns import datetimes_as_text, not_utf8
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.internal.staged_files import StagedFile, StagedFileWriter, new_handle
@@ -66,7 +66,12 @@ class SQLiteWriter(StagedFileWriter):
         return [StagedFile.of(self._context, self._handle, self._rows, size_bytes=size)]
 
     def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
-        return changes.unfit(batch, self._target.keys, self._target.op, nan_is_null=True)
+        at = self._target
+        refused = Refusals(changes.unfit(batch, at.keys, at.op, nan_is_null=True))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            if (bad := not_utf8(column)).any() and database.is_utf16(at.path):
+                refused.add(bad, f"its column {name!r} is not UTF-8, and the database is UTF-16")
+        return refused.rows()
 
     def _check_table(self, names: Sequence[str]) -> None:
         """Raise WriteRefusedError for a misfit that would stop the job after the decision."""
