@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.model.errors import CommitFailedError, WriteRefusedError
+from seamark.model.errors import CommitFailedError, PreflightError, WriteRefusedError
 from seamark.model.schema import Column, Schema
 from seamark.sinks.postgres.table import describe
 from seamark.sinks.postgres.types import keeps
@@ -203,3 +203,84 @@ def test_which_types_keep_what_was_staged(postgres: PostgresServer, schema: str)
     assert table is not None
     types = {column.name: column.type for column in table.columns}
     assert {pair: keeps(types[pair[0]], types[pair[1]]) for pair in KEPT} == KEPT
+
+
+def test_a_child_has_older_rows_of_the_keys(postgres: PostgresServer, schema: str) -> None:
+    """ON CONFLICT does not see the rows of tables that inherit: both would be there."""
+    sink = kit.sink_on(postgres, schema, "upsert")
+    committer = started(sink)
+    staged = kit.write(sink, kit.attempt(), ROWS)
+    postgres.execute(f"CREATE TABLE {schema}.child () INHERITS ({schema}.orders)")
+    postgres.execute(f"INSERT INTO {schema}.child VALUES ({ROW[0]}, 1, now(), 'old')")
+    with pytest.raises(PreflightError, match=r"has children, .* NO INHERIT"):
+        started(sink)
+    with pytest.raises(CommitFailedError, match=r"has children, .* NO INHERIT"):
+        committer.commit(staged)
+    started(kit.sink_on(postgres, schema, "staged"))
+    postgres.execute(f"ALTER TABLE {schema}.child NO INHERIT {schema}.orders")
+    assert list(committer.commit(staged)) == DONE
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
+
+
+def test_a_second_index_on_the_keys_is_added(postgres: PostgresServer, schema: str) -> None:
+    """By one that takes two texts for one, `A` would replace `a`; the columns are as they were."""
+    postgres.execute(f"ALTER TABLE {schema}.orders DROP CONSTRAINT orders_pkey, ADD UNIQUE (name)")
+    sink = kit.sink_on(postgres, schema, "upsert", keys=["name"])
+    committer = started(sink)
+    staged = kit.write(sink, kit.attempt(), ROWS)
+    postgres.execute(f"CREATE COLLATION {schema}.anycase (provider = libc, locale = 'C')")
+    postgres.execute(
+        f"CREATE UNIQUE INDEX second ON {schema}.orders (name COLLATE {schema}.anycase)"
+    )
+    postgres.execute(
+        "UPDATE pg_collation SET collisdeterministic = false WHERE "
+        f"collname = 'anycase' AND collnamespace = '{schema}'::regnamespace"
+    )
+    with pytest.raises(CommitFailedError, match="a second unique index on the keys"):
+        committer.commit(staged)
+    postgres.execute(f"DROP INDEX {schema}.second")
+    assert list(committer.commit(staged)) == DONE
+    assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
+
+
+@pytest.mark.parametrize(
+    ("mode", "how"),  # no unique index covers a foreign partition
+    [("prepared", "foreign"), ("staged", "foreign"), *((mode, "unlogged") for mode in kit.MODES)],
+)
+def test_a_partition_that_keeps_no_commit_is_added(
+    postgres: PostgresServer, schema: str, mode: str, how: str
+) -> None:
+    """Rows would go to another server outside of the transaction, or be gone after a crash."""
+    postgres.execute(f"DROP TABLE {schema}.orders")
+    postgres.execute(
+        f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, amount numeric(10,2), "
+        "at timestamptz, name text) PARTITION BY LIST (id)"
+    )
+    postgres.execute(f"CREATE TABLE {schema}.rest PARTITION OF {schema}.orders DEFAULT")
+    sink = kit.sink_on(postgres, schema, mode)
+    committer = started(sink)
+    staged = kit.write(sink, kit.attempt(), ROWS) if mode != "prepared" else []
+    postgres.execute("CREATE FOREIGN DATA WRAPPER w")
+    try:
+        postgres.execute("CREATE SERVER elsewhere FOREIGN DATA WRAPPER w")
+        if how == "foreign":
+            postgres.execute(f"ALTER TABLE {schema}.orders DROP CONSTRAINT orders_pkey")
+            made, server = "CREATE FOREIGN TABLE", "SERVER elsewhere"
+        else:
+            made, server = "CREATE UNLOGGED TABLE", ""
+        postgres.execute(
+            f"{made} {schema}.new PARTITION OF {schema}.orders FOR VALUES IN (1) {server}"
+        )
+        with pytest.raises(
+            WriteRefusedError, match=rf"{schema}.new is a foreign table or UNLOGGED"
+        ):
+            kit.write(sink, kit.attempt(1), ROWS)
+        if staged:
+            with pytest.raises(CommitFailedError, match=rf"{schema}.new is a foreign table or UNL"):
+                committer.commit(staged)
+        postgres.execute(f"ALTER TABLE {schema}.orders DETACH PARTITION {schema}.new")
+        staged = staged or kit.write(sink, kit.attempt(2), ROWS)
+        assert list(committer.commit(staged)) == DONE
+        assert postgres.execute(f"SELECT * FROM {schema}.orders") == [ROW]
+    finally:
+        postgres.execute("DROP FOREIGN DATA WRAPPER w CASCADE")

@@ -148,7 +148,12 @@ def _move_statement(committable: MySQLCommittable, stage: str, with_op: bool) ->
     )
     if with_op:
         # Of each key the last row. Without ORDER BY: MySQL 8.0.15 then updates with wrong values.
-        by = ", ".join(map(server.quoted, committable.keys))
+        # To the target's index -0.0 and 0.0 are one key, to GROUP BY two.
+        kinds = dict(zip(committable.columns, committable.types, strict=False))
+        by = ", ".join(
+            server.quoted(key) + (" + 0" if kinds.get(key) in ("float", "double") else "")
+            for key in committable.keys
+        )
         statement += (
             f" JOIN (SELECT MAX({_ORDER}) AS {_ORDER} FROM {stage} GROUP BY {by}) AS newest "
             f"ON {_FROM}.{_ORDER} = newest.{_ORDER} WHERE NOT {_FROM}.{_DELETED}"

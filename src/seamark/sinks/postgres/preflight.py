@@ -34,10 +34,6 @@ _TABLE = """
 SELECT ARRAY(SELECT p FROM unnest(%s::text[]) p WHERE NOT has_table_privilege(t.oid, p)),
        ARRAY(SELECT p FROM unnest(%s::text[]) p WHERE NOT has_table_privilege(to_regclass(%s), p)),
        has_schema_privilege(t.relnamespace, 'CREATE'), row_security_active(t.oid),
-       ARRAY(SELECT oid::regclass::text FROM pg_class WHERE relpersistence = 'u'
-             AND (oid = t.oid OR oid IN (SELECT relid FROM pg_partition_tree(t.oid)))),
-       ARRAY(SELECT relid::text FROM pg_partition_tree(t.oid) JOIN pg_class f ON f.oid = relid
-             AND f.relkind = 'f'),
        ARRAY(SELECT pubname::text FROM pg_publication p WHERE pubinsert AND (puballtables{}))
 FROM pg_class t WHERE t.oid = to_regclass(%s)
 """
@@ -61,8 +57,8 @@ class ServerFacts:
 class TableFacts:
     """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it, "" if
     they do; `lacks` and `lacks_ledger` list this user's missing privileges; `bound`: row policies
-    bind this user; `unlogged`: the tables emptied by a crash; `foreign`: the partitions of another
-    server; `published_by`: the publications of every new table."""
+    bind this user; `published_by`: the publications of every new table; `unlogged`: the tables
+    emptied by a crash; `foreign`: the partitions of another server."""
 
     user: str
     table: Table | None = None
@@ -71,9 +67,9 @@ class TableFacts:
     lacks_ledger: Sequence[str] = ()
     may_create: bool = True
     bound: bool = False
+    published_by: Sequence[str] = ()
     unlogged: Sequence[str] = ()
     foreign: Sequence[str] = ()
-    published_by: Sequence[str] = ()
 
 
 def look(sink: "PostgresSink", context: SinkContext, name: str, *, start: bool) -> Findings:
@@ -173,11 +169,13 @@ def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> Ta
     of_ledger = [] if sink.mode == "prepared" else ["SELECT", "INSERT", "UPDATE", "DELETE"]
     asked = _TABLE.format(_IN_SCHEMA if connection.info.server_version >= 150_000 else "")
     values = [_needed(sink), of_ledger, quoted(table.schema, ledger.NAME), table.sql]
+    parts = tables.volatile(connection, table)
+    volatile = ([n for foreign, n in parts if foreign is of] for of in (False, True))
     return TableFacts(
         user,
         table,
         tables.misfit(connection, table, target_columns(context.schema, sink.op), sink.keys),
-        *connection.execute(asked, values).fetchone(),
+        *(*connection.execute(asked, values).fetchone(), *volatile),
     )
 
 

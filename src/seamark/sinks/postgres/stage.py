@@ -24,7 +24,15 @@ from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres.committable import PostgresCommittable, gid
 from seamark.sinks.postgres.connection import Server
-from seamark.sinks.postgres.table import Column, Table, checks, describe, key_misfits, targets
+from seamark.sinks.postgres.table import (
+    Column,
+    Table,
+    checks,
+    describe,
+    key_misfits,
+    targets,
+    volatile_parts,
+)
 from seamark.sinks.postgres.types import ColumnType, keeps
 from seamark.sinks.postgres.writer import CopyWriter
 
@@ -111,7 +119,7 @@ class StageWriter(CopyWriter):
 def commit(connection: Any, committables: Sequence[PostgresCommittable]) -> list[CommitOutcome]:
     """Move the rows of each stage. Called inside a transaction: all become visible, or none."""
     known = _lock(connection, committables)
-    fates = []
+    fates, fit = [], set[tuple[str, str, tuple[str, ...]]]()
     for committable in committables:
         state = known.get(committable.handle)
         if state is None:
@@ -120,7 +128,7 @@ def commit(connection: Any, committables: Sequence[PostgresCommittable]) -> list
         elif state != "staged":
             fates.append(Fate(state))
         elif _is_whole(connection, committable):
-            _move(connection, committable)
+            _move(connection, committable, fit)
             ledger.record(connection, committable, "committed")
             fates.append(Fate.ENDED_NOW)
         else:
@@ -165,13 +173,21 @@ def _is_whole(connection: Any, committable: PostgresCommittable) -> bool:
     return bool(count == committable.rows)
 
 
-def _move(connection: Any, committable: PostgresCommittable) -> None:
+def _move(
+    connection: Any, committable: PostgresCommittable, fit: set[tuple[str, str, tuple[str, ...]]]
+) -> None:
+    """Move a stage's rows. `fit` has the targets and keys already looked at."""
     stage, target = _stage(committable), quoted(committable.place, committable.target)
     connection.execute(f"LOCK TABLE ONLY {target} IN ROW EXCLUSIVE MODE")  # nobody alters it now
     columns = connection.execute(_COLUMNS, [target, stage]).fetchall()
     names = [name for name, _ in columns if name != _OP.name]
-    if any(altered for _, altered in columns):
-        _require_fit(connection, committable)
+    of, altered = (
+        (committable.place, committable.target, committable.keys),
+        any(a for _, a in columns),
+    )
+    if altered or of not in fit:
+        _require_fit(connection, committable, altered=altered)
+        fit.add(of)
     listed = ", ".join(map(quoted, names))
     move = f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {stage}"
     if committable.keys:
@@ -206,15 +222,15 @@ def merge_statement(
     )
 
 
-def _require_fit(connection: Any, committable: PostgresCommittable) -> None:
+def _require_fit(connection: Any, committable: PostgresCommittable, *, altered: bool) -> None:
     """Raise CommitFailedError if the target was altered since the rows were staged, and would alter
-    them or take two keys for one."""
+    or lose them or take two keys for one. `altered`: it has columns of other types."""
     target = describe(connection, quoted(committable.place, committable.target))
-    staged = describe(connection, _stage(committable))
+    staged = describe(connection, _stage(committable)) if altered else None
     assert target is not None
-    assert staged is not None
-    why = "; ".join(key_misfits(connection, target, (), committable.keys))
-    for column in staged.columns:
+    misfits = key_misfits(connection, target, (), committable.keys)
+    why = "; ".join(misfits) or volatile_parts(connection, target)
+    for column in staged.columns if staged is not None else ():
         into = target.find(column.name)
         if into is not None and not keeps(column.type, into.type):
             why = (

@@ -39,6 +39,12 @@ WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid
   AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid
 """
+_VOLATILE = """
+SELECT relkind = 'f', oid::regclass::text FROM pg_class
+WHERE (relpersistence = 'u' OR relkind = 'f')
+AND (oid = to_regclass(%s) OR oid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s))))
+"""
+_CHILDREN = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = to_regclass(%s)"
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,18 @@ def checks(
     numbers = [column.number for column in columns]
     conditions = connection.execute(_CHECKS, [table.sql, numbers]).fetchall()
     return [f"{name} CHECK ({exempt} OR {condition})" for name, condition in conditions]
+
+
+def volatile(connection: Any, table: Table) -> list[tuple[bool, str]]:
+    """Return what of the table and its partitions keeps no commit: on another server (True), or
+    emptied by a crash (False)."""
+    return connection.execute(_VOLATILE, [table.sql, table.sql]).fetchall()  # type: ignore[no-any-return]
+
+
+def volatile_parts(connection: Any, table: Table) -> str:
+    """Return `volatile` as a text; "" for nothing."""
+    parts = ", ".join(name for _, name in volatile(connection, table))
+    return parts and f"{parts} is a foreign table or UNLOGGED, and keeps no commit"
 
 
 def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) -> None:
@@ -181,6 +199,14 @@ def key_misfits(connection: Any, table: Table, schema: Schema, keys: Sequence[st
             f"no unique index that compares every byte is on exactly the keys ({shown}), which "
             f"mode='upsert' needs: ALTER TABLE {table.sql} ADD UNIQUE ({shown}), of columns "
             "without citext and nondeterministic collations, not DEFERRABLE"
+        ]
+    if table.kind == "r" and (
+        children := connection.execute(_CHILDREN, [table.sql]).fetchall()
+    ):  # those of a partitioned table share its indexes
+        return [
+            f"{table.sql} has children, in which an older row of a key would stay: move their "
+            f"rows into it and ALTER TABLE {children[0][0]} NO INHERIT {table.sql}, or take "
+            "mode='staged'"
         ]
     if not all(exact):
         return [

@@ -22,7 +22,7 @@ from seamark.sinks.internal.sifting import sift
 from seamark.sinks.postgres import copy_format
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.connection import BEGIN, Server, blames_a_row, driver, may_pass, within
-from seamark.sinks.postgres.table import Column, Table, describe, targets
+from seamark.sinks.postgres.table import Column, Table, describe, targets, volatile_parts
 
 _COPY_LINE = re.compile(r"\bCOPY .*?, line (\d+)")
 _REMEDIES = {
@@ -160,6 +160,11 @@ class CopyWriter:
             if table is None:
                 raise WriteRefusedError(
                     f"{self._name} does not exist any more; make it again, and start the job again"
+                )
+            if why := volatile_parts(self._connection, table):
+                raise WriteRefusedError(
+                    f"{self._name} was altered while the job ran: {why}; alter it back, and start "
+                    "the job again"
                 )
             self._columns = self._described(table, rows)
             into = self._begin(self._connection, table)

@@ -142,7 +142,8 @@ class ParquetWriter(StagedFileWriter):
         batch = batch.append_column(ROW, pa.array(range(self._rows, self._rows + count)))
         if self._parquet is None:
             self._names = [n for n in batch.schema.names if n not in (HANDLE, ROW)]
-            self._parquet = pq.ParquetWriter(self._create(), batch.schema)
+            # Arrow's bounds leave NaN out, and DuckDB finds no row by it that is beyond them.
+            self._parquet = pq.ParquetWriter(self._create(), batch.schema, write_statistics=False)
         self._parquet.write_batch(batch)
         self._rows += count
 
@@ -183,5 +184,6 @@ def _form(kind: pa.DataType) -> Form:
         (pa.types.is_string, "text"),
         (pa.types.is_date, "date"),
         (pa.types.is_timestamp, "time"),
+        (pa.types.is_floating, "double"),
     )
     return Form(next((form for is_kind, form in kinds if is_kind(kind)), "as it is"))

@@ -217,8 +217,8 @@ def checked(
     elif form.kind in ("double", "float"):
         number = numbers(column.cast(pa.float64()))
         column = column.cast(pa.float64())
-        if key:  # MySQL groups -0.0 and 0.0 as two, and its index takes them for one
-            column = pc.add(column, 0.0)
+        if key:  # MySQL groups -0.0 and 0.0 as two, DuckDB NaN of other bits; their indexes do not
+            column = pc.if_else(pc.is_nan(column), float("nan"), pc.add(column, 0.0))
         if dialect not in _NAN:
             refuse(given & np.isnan(number), "is NaN, which the database has not")
         if dialect not in _INFINITE:

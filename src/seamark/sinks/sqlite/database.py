@@ -221,8 +221,8 @@ def misfits(
         index = quoted(f"{target.table}_by_key")
         yield (
             f"{what} has no primary key or unique index on exactly the keys ({listed}) that "
-            "compares every byte (BINARY)",
-            f"CREATE UNIQUE INDEX {index} ON {quoted(target.table)} ({listed})",
+            "compares every byte (BINARY), or has a second index on them that does not",
+            f"drop that, or CREATE UNIQUE INDEX {index} ON {quoted(target.table)} ({listed})",
         )
 
 
@@ -261,9 +261,11 @@ def _has_key(cursor: sqlite3.Cursor, table: str, keys: Sequence[str]) -> bool:
         "AND NOT i.partial AND c.key GROUP BY i.name",
         (table,),
     )
-    return any(
-        exact and sorted(names.split("\0")) == wanted for names, exact in cursor.fetchall() if names
-    )
+    # ON CONFLICT may go by any of them.
+    exact = [
+        all_ for names, all_ in cursor.fetchall() if names and sorted(names.split("\0")) == wanted
+    ]
+    return bool(exact) and all(exact)
 
 
 def row_number(cursor: sqlite3.Cursor, table: str) -> str:

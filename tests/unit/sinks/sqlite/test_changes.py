@@ -12,7 +12,12 @@ import pytest
 import seamark as sm
 from seamark.contracts.read_back import ReadBack
 from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
-from seamark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
+from seamark.model.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    PreflightError,
+    WriteRefusedError,
+)
 from seamark.model.schema import Column
 from seamark.sinks.sqlite import SQLiteSink, database, merging
 from seamark.verify.conformance.steps import attempt
@@ -133,6 +138,39 @@ def test_a_table_without_the_key(tmp_path: Path, table: str) -> None:
         cursor.executescript(f"CREATE TABLE orders ({table})")
     with pytest.raises(PreflightError, match=r'CREATE UNIQUE INDEX "orders_by_key" ON "orders"'):
         sink.create_committer(driver()).preflight()
+
+
+def test_a_second_index_that_takes_two_keys_for_one(tmp_path: Path) -> None:
+    """ON CONFLICT goes by it too: `A` would replace `a`."""
+    sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["text"], op="op")
+    sql(sink, "CREATE TABLE orders (id INTEGER, text TEXT PRIMARY KEY)")
+    sink.create_committer(driver()).preflight()
+    staged = write(sink, [(1, "a", "insert"), (2, "A", "insert")], 0)
+    sql(sink, "CREATE UNIQUE INDEX second ON orders (text COLLATE NOCASE)")
+    with pytest.raises(PreflightError, match="or has a second index on them that does not"):
+        sink.create_committer(driver()).preflight()
+    with pytest.raises(CommitFailedError, match="or has a second index on them that does not"):
+        commit(sink, staged)
+    sql(sink, "DROP INDEX second")
+    commit(sink, staged)
+    assert sql(sink, "SELECT * FROM orders ORDER BY id") == [(1, "a"), (2, "A")]
+
+
+def test_a_text_that_is_not_utf8_has_no_place_in_utf16(tmp_path: Path) -> None:
+    """SQLite would put U+FFFD into it, and cut others of its column at NUL."""
+    sink = SQLiteSink(tmp_path / "a.db", "orders")
+    with database.connect(sink.path) as cursor:
+        cursor.executescript("PRAGMA encoding = 'UTF-16le'; CREATE TABLE orders (text TEXT)")
+    texts = pa.array([b"z\0z", b"a\xffb"], pa.binary()).view(pa.string())
+    rows = pa.record_batch({"text": texts})
+    sink.create_committer(SinkContext("job", "job", "out", 1, 5.0)).preflight()
+    attempt = WriterContext("job", "out", 1, 0, 0, 0, -1)
+    with pytest.raises(WriteRefusedError, match="its column 'text' has a text that the database would alter"):
+        sink.create_writer(attempt).write(rows)
+    writer = sink.create_selective_writer(attempt)
+    assert [row.index for row in writer.write_accepted(rows)] == [1]
+    commit(sink, list(writer.prepare_commit()))
+    assert sql(sink, "SELECT * FROM orders") == [("z\0z",)]
 
 
 def test_a_mode_left_out_follows_from_the_keys(tmp_path: Path) -> None:
