@@ -123,9 +123,10 @@ def of_source(error: BaseException, job: str) -> BaseException:
         return error
     return RowsDeletedError(
         f"job {job}: Kafka has deleted rows that were not read yet. {match[1]}. Nothing of this "
-        "epoch was written. To go on without these rows, set the source's option failOnDataLoss "
-        "to false and start the job again; to lose none, let the topic keep its rows for longer "
-        "than the job may be down (retention.ms, retention.bytes)"
+        "epoch was written. If the topic was deleted and made again, start the job again as it is: "
+        "it says how to read the new one. To go on without these rows, set the source's option "
+        "failOnDataLoss to false and start the job again; to lose none, let the topic keep its "
+        "rows for longer than the job may be down (retention.ms, retention.bytes)"
     )
 
 
