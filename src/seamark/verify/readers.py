@@ -283,7 +283,7 @@ class _Rows:
 
     def columns(self) -> Numbers:
         """Return partitions, offsets, numbers and times."""
-        columns: Numbers = np.array(self._values, np.int64).reshape(-1, 4).T
+        columns: Numbers = np.frombuffer(self._values, np.int64).reshape(-1, 4).T
         return columns
 
 
@@ -338,13 +338,15 @@ def postgres_query(url: str, table: str, number: str) -> Callable[[], tuple[Numb
                 psycopg.connect(url, connect_timeout=5) as connection,
                 connection.cursor().copy(sql.encode()) as copy,
             ):
-                data = b"".join(copy)
+                data = bytearray()
+                for row in copy:  # joined, an hour's rows would be a million objects at a time
+                    data += row
         except psycopg.errors.UndefinedTable:
             return _NOTHING
         except psycopg.Error as error:
             raise OperationFailedError(f"{table} cannot be read: {error}") from error
         (extension,) = struct.unpack(">i", data[15:_HEADER])
-        rows = np.frombuffer(data[_HEADER + extension : -2], _ROW)
+        rows = np.frombuffer(memoryview(data)[_HEADER + extension : -2], _ROW)
         return rows["number"].astype(np.int64), rows["times"].astype(np.int64)
 
     return query
