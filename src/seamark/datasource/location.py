@@ -75,6 +75,11 @@ log = logging.getLogger(__name__)
 
 COMMIT_S = 600.0
 """How long a commit may take: the next run commits what this one could not."""
+LOST = (
+    "Delete what the sink has of this batch, then start the query with a new location and the "
+    "option adopt: it writes the batch again (docs/data-source.md)"
+)
+"""What an error says of lost transactions."""
 SWEEP_S = 5.0
 """How often a query looks for what losing attempts of its tasks have left open; without batches it
 goes on, ever more seldom, as a machine that was cut off may still write."""
@@ -390,7 +395,7 @@ class _Sinks:
     def __init__(self, place: Location) -> None:
         self._place = place
         self.commits = SinkCommits(
-            place.job, lambda uri: place.job.store.files, SinkCounts(CommitCounts), COMMIT_S
+            place.job, lambda uri: place.job.store.files, SinkCounts(CommitCounts), COMMIT_S, LOST
         )
         self.generation = 0
         self.once = False
