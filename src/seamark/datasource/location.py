@@ -60,7 +60,13 @@ from seamark.datasource.options import (
 from seamark.files import Directory, HadoopSettings, open_for_rows, shared_uri
 from seamark.files import location as files_location
 from seamark.model import failpoints
-from seamark.model.errors import CheckpointError, ConfigurationError, SeamarkError, UserError
+from seamark.model.errors import (
+    CheckpointError,
+    ConfigurationError,
+    CorruptRecordError,
+    SeamarkError,
+    UserError,
+)
 from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.model.ignored import ignored
 from seamark.model.job_graph import JobGraph, Vertex
@@ -76,9 +82,10 @@ log = logging.getLogger(__name__)
 
 COMMIT_S = 600.0
 """How long a commit may take: the next run commits what this one could not."""
+OTHER_SINK = "If the query had another sink before, start it once with that one"
 LOST = (
-    "Delete what the sink has of this batch, then start the query with a new location and the "
-    "option adopt: it writes the batch again (docs/data-source.md)"
+    f"{OTHER_SINK}. Else delete what the sink has of this batch, then start the query with a new "
+    "location and the option adopt: it writes the batch again (docs/data-source.md)"
 )
 """What an error says of lost transactions."""
 SWEEP_S = 5.0
@@ -441,7 +448,10 @@ class _Sinks:
         part: SinkEpoch = decided.part
         batch, generation = decided.batch, decided.generation
         self.commits.remember(batch, generation, {UID: part})
-        self.commits.commit(UID, batch, generation)
+        try:
+            self.commits.commit(UID, batch, generation)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"batch {batch}, decided: {error}. {OTHER_SINK}") from None
         self.commits.forget(batch, generation)
 
     def forget(self, decided: Decided) -> None:
