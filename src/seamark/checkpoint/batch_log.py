@@ -207,6 +207,7 @@ def _body(entry: Entry) -> dict[str, Any]:
             "attempt": entry.attempt,
             "generation": entry.generation,
             "at": entry.at,
+            "plan": entry.plan,
             "total": entry.total.to_json(),
             **record_of(part),
         }
@@ -223,6 +224,7 @@ def _entry_of(body: Mapping[str, Any]) -> Entry:
         decided["attempt"],
         decided["generation"],
         read_as(SinkEpoch, decided, newer=True),
+        plan=decided.get("plan", ""),
         at=decided["at"],
         total=Total.from_json(decided["total"]) if "total" in decided else None,
     )

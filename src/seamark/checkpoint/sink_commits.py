@@ -87,6 +87,11 @@ class SinkCommits:
     open_files: Callable[[str], Directory]
     counts: SinkCounts
     deadline_s: float
+    remedy: str = (
+        "Re-read them from the source into the sink, then accept the loss: seamark txn accept-loss "
+        "(docs/operations/lost-transactions.md)"
+    )
+    """What an error says of lost transactions."""
     _attached: dict[str, AttachedSink] = field(default_factory=dict, init=False)
     _staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = field(
         default_factory=dict, init=False
@@ -148,7 +153,7 @@ class SinkCommits:
             self.counts[uid].lost += len(gone)
             rows = self.parts(epoch, generation)[uid].rows
             what = f"The {rows} rows of epoch {epoch}"
-            errors.insert(0, _lost(uid, epoch, gone, len(outcomes), what))
+            errors.insert(0, _lost(uid, epoch, gone, len(outcomes), what, self.remedy))
         if errors:
             raise LostTransactionError(
                 str(errors[0]),
@@ -214,7 +219,7 @@ class SinkCommits:
             if CommitOutcome.UNKNOWN in outcomes:
                 what = f"Its {lost.spool.rows} rows"
                 unknown = [(rewrite, CommitOutcome.UNKNOWN)]
-                error = _lost(uid, epoch, unknown, len(outcomes), what)
+                error = _lost(uid, epoch, unknown, len(outcomes), what, self.remedy)
                 # The loss is the first transaction's, whichever of its chain is forgotten.
                 raise LostTransactionError(str(error), [lost.handle], [lost.handle])
             return CommitOutcome.LOST not in outcomes
@@ -304,7 +309,7 @@ class SinkCommits:
         nothing is written again. Raises LostTransactionError."""
         (outcome,) = self._commit(self._attached[uid], [committable], epoch)
         if outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
-            raise _lost(uid, epoch, [(committable, outcome)], 1, "Its rows")
+            raise _lost(uid, epoch, [(committable, outcome)], 1, "Its rows", self.remedy)
 
     def abort_one(self, uid: str, committable: Any) -> None:
         """Abort one transaction of an operator's choice, with proof."""
@@ -501,7 +506,7 @@ _NOTHING = SinkEpoch(rows=0, committables=())
 
 
 def _lost(
-    uid: str, epoch: int, gone: Sequence[tuple[Any, CommitOutcome]], of: int, rows: str
+    uid: str, epoch: int, gone: Sequence[tuple[Any, CommitOutcome]], of: int, rows: str, remedy: str
 ) -> LostTransactionError:
     """Return the error about the transactions `gone`, with their outcomes, among `of`."""
     how = "aborted or timed out before they were committed"
@@ -513,9 +518,7 @@ def _lost(
     return LostTransactionError(
         f"sink {uid!r}: epoch {epoch} is decided, but {len(gone)} of its {of} "
         f"transactions ({_some([c for c, _ in gone])}) are gone: {how}. {rows} are not all "
-        f"visible, and running the job again will not write them. {look}Re-read them from the "
-        "source into the sink, then accept the loss: seamark txn accept-loss "
-        "(docs/operations/lost-transactions.md)",
+        f"visible, and running the job again will not write them. {look}{remedy}",
         [c.handle for c, _ in gone],
         unproved,
     )

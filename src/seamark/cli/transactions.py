@@ -59,6 +59,22 @@ class ProgramAsked:
         return Program(self.app_path, *given, log_level=level, job=self.job)
 
 
+def _no_location(value: str | None) -> None:
+    from seamark.operations.program_file import NO_PROGRAM
+
+    if value is not None:
+        raise typer.BadParameter(f"{value}: {NO_PROGRAM}")
+
+
+@dataclass(frozen=True)
+class ProgramAlone(ProgramAsked):
+    """The program; who gives a location is told why there is no such option."""
+
+    location: str | None = typer.Option(
+        None, "--location", hidden=True, is_eager=True, callback=_no_location
+    )
+
+
 @dataclass(frozen=True)
 class ProgramOrPlace(ProgramAsked):
     """The program, unless an option names another place."""
@@ -132,7 +148,7 @@ def list_(
 
 @app.command("show", context_settings=_BEFORE_THE_PROGRAM)
 @options.spread
-def show(transactions: list[str] | None = _TRANSACTIONS, *, of: ProgramAsked) -> None:
+def show(transactions: list[str] | None = _TRANSACTIONS, *, of: ProgramAlone) -> None:
     """Show every known fact of open transactions, of all or of those given with -t."""
     from seamark.operations.transactions import list_open
 
@@ -158,7 +174,7 @@ def _add_ending(verb: str, description: str) -> None:
         ),
         force: bool = flag("Also where the job's records say otherwise.", "--force"),
         *,
-        of: ProgramAsked,
+        of: ProgramAlone,
     ) -> None:
         from seamark.operations import transactions as ending
 
@@ -196,7 +212,7 @@ def accept_loss(
     reason: str = text("TEXT", "Why; it is kept for ever.", default=...),
     force: bool = flag("Also if the system cannot tell any more what became of them.", "--force"),
     *,
-    of: ProgramAsked,
+    of: ProgramAlone,
 ) -> None:
     """Accept the loss of a sink's transactions in a decided epoch, so the job can go on.
 

@@ -26,6 +26,7 @@ _FORMS = (
     ("binary text", re.compile(rf"CAST\({_TEXT} AS BINARY\){_ALIAS}")),
     ("null", re.compile(rf"CAST\(NULL AS BINARY\){_ALIAS}")),
 )
+_LAST_NAME = re.compile(rf"(?: AS |^)(?:{_NAME}|(\w+))$")
 _ALIKE = ("string", "boolean", "tinyint", "smallint", "int", "bigint", "decimal", "date")
 """Types whose text is the same in Arrow as in Spark."""
 
@@ -51,6 +52,7 @@ class Projection:
         expressions to select, for those that need SQL. `selected`: the DataFrame has the columns of
         these expressions already."""
         if selected:
+            _require_own_columns(sink, schema)
             parts = enumerate(column.name for column in schema)
             return Projection(tuple(_Part("as it is", number, name) for number, name in parts))
         expressions = sink.select_expressions(schema)
@@ -68,6 +70,26 @@ class Projection:
         """Return the sink's columns of a batch."""
         columns = [_made(part, rows) for part in self.parts]
         return pa.RecordBatch.from_arrays(columns, [part.name for part in self.parts])
+
+
+def _require_own_columns(sink: TwoPhaseCommitSink[Any], schema: Schema) -> None:
+    """Raise ConfigurationError if the sink would make columns of other names of these: its writers
+    take theirs by place, and would leave out the rest."""
+    try:
+        expressions = sink.select_expressions(schema)
+    except ConfigurationError:  # they are not those that it makes its own of
+        return
+    found = [match for match in map(_LAST_NAME.search, expressions) if match is not None]
+    own = [
+        (quoted or "").replace("``", "`") or plain for quoted, plain in (m.groups() for m in found)
+    ]
+    names = [column.name for column in schema]
+    if len(found) == len(expressions) and {*names} - {*own}:
+        raise ConfigurationError(
+            f'{sink.describe()}: the option selected is "true", and the DataFrame has '
+            f"{', '.join(names)}, where the sink takes {', '.join(own)}; leave the option out "
+            "once, and select what the error then shows"
+        )
 
 
 def _part(expression: str, schema: Schema) -> _Part | None:

@@ -4,6 +4,7 @@ One `Location` for each query in a process, kept from batch to batch. Its commit
 each generation; the planning worker makes one only where there is something to settle.
 """
 
+import hashlib
 import json
 import logging
 import os
@@ -59,7 +60,13 @@ from seamark.datasource.options import (
 from seamark.files import Directory, HadoopSettings, open_for_rows, shared_uri
 from seamark.files import location as files_location
 from seamark.model import failpoints
-from seamark.model.errors import ConfigurationError, SeamarkError, UserError
+from seamark.model.errors import (
+    CheckpointError,
+    ConfigurationError,
+    CorruptRecordError,
+    SeamarkError,
+    UserError,
+)
 from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.model.ignored import ignored
 from seamark.model.job_graph import JobGraph, Vertex
@@ -75,6 +82,12 @@ log = logging.getLogger(__name__)
 
 COMMIT_S = 600.0
 """How long a commit may take: the next run commits what this one could not."""
+OTHER_SINK = "If the query had another sink before, start it once with that one"
+LOST = (
+    f"{OTHER_SINK}. Else delete what the sink has of this batch, then start the query with a new "
+    "location and the option adopt: it writes the batch again (docs/data-source.md)"
+)
+"""What an error says of lost transactions."""
 SWEEP_S = 5.0
 """How often a query looks for what losing attempts of its tasks have left open; without batches it
 goes on, ever more seldom, as a machine that was cut off may still write."""
@@ -232,21 +245,46 @@ class Location:
         not fence."""
         if not entries:
             check_storage(self.files)
-        if not self._checkpoint:
-            return
-        try:
-            at = shared_uri(self._checkpoint, 'format("seamark"): checkpointLocation')
-            spark = open_for_rows(at, self.hadoop)
-        except SeamarkError:  # a store for which the location stands elsewhere
+        spark = self._spark_files
+        if spark is None:
             return
         try:
             query = json.loads(spark.read("metadata"))["id"]
             planned = max(int(name) for name in spark.list("offsets") if name.isdigit())
         except (FileNotFoundError, ValueError, KeyError):  # Spark's own words are for what it lacks
             return
-        Try(0, 0, batches.newest_decision(entries)).writes(planned, query, adopts=self.adopts)
+        decided = batches.newest_decision(entries)
+        writes = Try(0, 0, decided).writes(planned, query, adopts=self.adopts)
+        if decided and not writes and decided.plan not in ("", self._plan(planned)):
+            raise CheckpointError(
+                f"Spark has planned batch {planned} anew, and it is decided already, with the "
+                "rows of another plan: the checkpoint was restored alone, or a failing machine has "
+                f"lost its entry offsets/{planned}. Take checkpoint and location from one moment, "
+                "or delete what the sink has of this batch and give a new location and the option "
+                "adopt: it writes the batch again"
+            )
         if not entries and isinstance(self.sink, FilesSink):
             _require_other_files(self.sink.example_file, spark)
+
+    @cached_property
+    def _spark_files(self) -> Directory | None:
+        """Spark's checkpoint, if the query names it."""
+        if not self._checkpoint:
+            return None
+        try:
+            at = shared_uri(self._checkpoint, 'format("seamark"): checkpointLocation')
+            return open_for_rows(at, self.hadoop)
+        except SeamarkError:  # a store for which the location stands elsewhere
+            return None
+
+    def _plan(self, batch: int) -> str:
+        """Return what tells Spark's plan of a batch from any other: it has the time in it."""
+        if self._spark_files is None:
+            return ""
+        try:
+            return hashlib.sha256(self._spark_files.read(f"offsets/{batch}")).hexdigest()
+        except FileNotFoundError:
+            return ""
 
     def _record_run(self) -> None:
         """Record for people, once for each of Spark's drivers, that it runs the query."""
@@ -315,6 +353,7 @@ class Location:
         if "identity" not in self.__dict__ or job_id != self.job_id:
             self._begin_anew()
             self.identity = identity_of_job(self.files, job_id)
+        mine = replace(mine, plan=self._plan(mine.batch))
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -390,7 +429,7 @@ class _Sinks:
     def __init__(self, place: Location) -> None:
         self._place = place
         self.commits = SinkCommits(
-            place.job, lambda uri: place.job.store.files, SinkCounts(CommitCounts), COMMIT_S
+            place.job, lambda uri: place.job.store.files, SinkCounts(CommitCounts), COMMIT_S, LOST
         )
         self.generation = 0
         self.once = False
@@ -409,7 +448,10 @@ class _Sinks:
         part: SinkEpoch = decided.part
         batch, generation = decided.batch, decided.generation
         self.commits.remember(batch, generation, {UID: part})
-        self.commits.commit(UID, batch, generation)
+        try:
+            self.commits.commit(UID, batch, generation)
+        except CorruptRecordError as error:
+            raise CorruptRecordError(f"batch {batch}, decided: {error}. {OTHER_SINK}") from None
         self.commits.forget(batch, generation)
 
     def forget(self, decided: Decided) -> None:

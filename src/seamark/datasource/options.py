@@ -123,8 +123,12 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
             f'format("seamark"): value_format is "{form}"; a data source cannot register its '
             "schema. Make the value with the registry's header in SQL, or use sm.write_stream"
         )
-    if (servers := rest.pop("kafka.bootstrap.servers", None)) is not None:
-        rest.setdefault("bootstrap_servers", servers)
+    servers = rest.pop("kafka.bootstrap.servers", None)
+    if servers is not None and rest.setdefault("bootstrap_servers", servers) != servers:
+        raise ConfigurationError(
+            'format("seamark"): the options bootstrap_servers and kafka.bootstrap.servers '
+            "differ; give one of them"
+        )
     for option, text in rest.items():
         prefix = next((p for p in _PREFIXES if option.startswith(p)), None)
         parameter = _PREFIXES[prefix] if prefix else option
@@ -217,7 +221,7 @@ def _class_of(name: str) -> Any:
         return _load(_CLASSES[name.lower()])
     try:
         kind = _load(name)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f'format("seamark"): the option sink is {name!r}, which cannot be imported where Spark '
             f"runs ({error}); install its module there"

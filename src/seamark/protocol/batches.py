@@ -54,8 +54,9 @@ class Begun:
 class Decided:
     """A batch of the query `query`, decided by the try of this number. `part` holds what its tasks
     have flushed: the sink's committables, or what stands for them. `committed`: whether the mark
-    lies beside it. For people, by the log: `at`, when it was stored, and `total`, what all batches
-    so far have given to the sink."""
+    lies beside it. `plan` tells Spark's plan of the batch from any other one; "" if unknown. For
+    people, by the log: `at`, when it was stored, and `total`, what all batches so far have given to
+    the sink."""
 
     batch: int
     query: str
@@ -63,6 +64,7 @@ class Decided:
     generation: int
     part: Any
     committed: bool = False
+    plan: str = ""
     at: float = field(default=0.0, compare=False)
     total: Any = field(default=None, compare=False)
 

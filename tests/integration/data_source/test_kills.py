@@ -114,6 +114,35 @@ def test_sqlite(directory: Path, connect: bool, points: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    "connect", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["classic", "connect"]
+)
+def test_a_location_is_deleted_while_a_run_sleeps_in_its_commit(
+    directory: Path, connect: bool
+) -> None:
+    """The next query has begun its first batch in it when the run wakes up."""
+    database = directory / "t.db"
+    options = {"sink": "sqlite", "path": str(database), "table": "t"}
+    query = Query(directory, options=options, connect=connect)
+    sleeper = query.start("batch-called@stop")
+    wait_until("it sleeps", lambda: sleeper.is_stopped or sleeper.returncode is not None, 120)
+    shutil.rmtree(directory / "checkpoint")
+    first = directory / "in/00.json"
+    first.write_text(first.read_text().replace('"id": ', '"id": 1000'))
+    successor = query.start("batch-flushed@stop")
+    wait_until("it is in its batch", lambda: successor.is_stopped or successor.returncode, 120)
+    assert sleeper.returncode is successor.returncode is None, sleeper.tail() + successor.tail()
+    sleeper.thaw()
+    assert sleeper.wait(120) != 0
+    sleeper.kill_tree()
+    assert "the location was deleted while this run" in sleeper.text()
+    successor.thaw()
+    assert successor.wait(180) == 0, successor.tail()
+    successor.kill_tree()
+    changed = [int(f"1000{number}") for number in range(ROWS)]
+    assert Counter(in_sqlite(database)) == Counter(changed + IDS[ROWS:])
+
+
+@pytest.mark.parametrize(
     ("connect", "points"),
     [
         pytest.param(False, (*POINTS, "end-transaction-sent:2"), marks=pytest.mark.chaos),

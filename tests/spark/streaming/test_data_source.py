@@ -150,6 +150,29 @@ def test_log_and_checkpoint_of_different_moments(stream: DataFrame, tmp_path: Pa
     assert in_sqlite(tmp_path / "t.db") == [(number,) for number in range(60)]
 
 
+def test_a_decided_batch_that_spark_plans_anew_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its checkpoint lacks the batch's offsets, as after a backup's restore or a machine's sudden
+    end: to pass over what it plans now would lose the rows that have come since."""
+    options = {
+        "sink": "sqlite", "path": f"{tmp_path}/t.db", "table": "t", "location": f"{tmp_path}/log",
+    }  # fmt: skip
+    add(tmp_path, 0)
+    stream = spark.readStream.schema(SCHEMA).json(str(tmp_path / "in"))
+    run(stream, tmp_path, **options)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "kept")
+    add(tmp_path, 1)
+    run(stream, tmp_path, **options)
+    shutil.rmtree(tmp_path / "checkpoint")
+    shutil.move(tmp_path / "kept", tmp_path / "checkpoint")
+    add(tmp_path, 2)
+    said = refusal(stream, tmp_path, **options)
+    assert "Spark has planned batch 1 anew, and it is decided already" in said
+    assert "Job aborted due to stage failure" not in said
+    assert in_sqlite(tmp_path / "t.db") == [(number,) for number in range(20)]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

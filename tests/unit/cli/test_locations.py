@@ -7,6 +7,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from seamark.checkpoint.batch_log import StoredLog, identity_of
@@ -214,3 +215,26 @@ def test_a_damaged_entry_of_the_log_is_no_fault_of_the_target(tmp_path: Path) ->
         code, said = call("audit", "--location", f"{tmp_path}/{sink}/q/seamark")
         assert code == 0, said
         assert "epoch 1" in said
+
+
+@pytest.mark.parametrize("by", ["--location", ""])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "show",
+        "commit --all-lingering",
+        "abort --all-lingering",
+        "accept-loss --epoch 1 --sink sink --reason none",
+    ],
+)
+def test_a_location_s_transactions_are_ended_by_its_query(
+    verb: str, by: str, tmp_path: Path
+) -> None:
+    query = Query(sink="sqlite", path=f"{tmp_path}/t.db", table="t", location=f"{tmp_path}/q")
+    query.write(query.plan(IDS), 0, 1)
+    query.end_spark()
+    code, said = call("txn", *verb.split(), *filter(None, [by]), f"{tmp_path}/q")
+    said = " ".join(said.replace("│", "").split())
+    assert code == 2, said
+    assert "the next start of its query commits what is decided and aborts the rest" in said
+    assert "a new location and the option adopt" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from decimal import Decimal
 
 import pyarrow as pa
@@ -76,3 +77,38 @@ def test_a_column_is_not_taken_for_one_of_its_name_in_another_case() -> None:
         assert Projection.of(kafka(), columns)(rows).to_pydict()["value"] == [b"right"]
     with pytest.raises(sm.SeamarkError, match="two columns are `value`"):
         Projection.of(kafka(), (Column("value", "string"), Column("value", "string")))
+
+
+SINKS = (
+    sm.FileSink("/x", "json"),
+    sm.FileSink("/x", "json", partition_by=["day"]),
+    sm.FileSink("/x", "csv", partition_by=["day"]),
+    sm.DeltaSink("/x"),
+    sm.SQLiteSink("/x", table="t", keys=["id"]),
+    sm.WriteAheadSink.http("http://x/y", idempotent=True),
+    kafka(value_format="json"),
+    kafka(value_format="json", key="id", value=["who", "day"]),
+    sm.RedisSink("redis://x", key="id"),
+    sm.PostgresSink("postgresql://a@b/c", "t", mode="staged"),
+)
+
+
+@pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.describe())
+def test_the_columns_that_an_error_shows_are_taken(sink: sm.TwoPhaseCommitSink) -> None:
+    types = {"id": "bigint", "who": "struct<a:int>", "day": "date", "o`d": "array<int>"}
+    schema = tuple(Column(*each) for each in types.items())
+    if isinstance(sink, sm.FileSink) and sink.format != "json":
+        schema = schema[:3]
+    expressions = sink.select_expressions(schema)
+    names = [re.split(" AS ", each)[-1].removeprefix("`").removesuffix("`") for each in expressions]
+    shown = tuple(Column(name.replace("``", "`"), "string") for name in names)
+    Projection.of(sink, shown, selected=True)
+
+
+@pytest.mark.parametrize(
+    "sink", [SINKS[0], SINKS[5], kafka(value_format="json")], ids=lambda sink: sink.describe()
+)
+def test_other_columns_are_not_taken_for_those_of_the_sink(sink: sm.TwoPhaseCommitSink) -> None:
+    """A JSON file of the first one's values, and none of the second's."""
+    with pytest.raises(sm.ConfigurationError, match="DataFrame has a, b, where the sink takes"):
+        Projection.of(sink, (Column("a", "bigint"), Column("b", "bigint")), selected=True)

@@ -19,7 +19,7 @@ from seamark.checkpoint.batch_log import StoredLog
 from seamark.checkpoint.envelope import create_record
 from seamark.datasource import location, writers
 from seamark.files import open_directory
-from seamark.model.errors import FencedError
+from seamark.model.errors import FencedError, LostTransactionError, SeamarkError
 from seamark.operations.locations import read_location
 from tests.unit.datasource.played import IDS, Query
 from tests.unit.datasource.test_restarts import appending, ids
@@ -143,6 +143,51 @@ def test_before_it_forgets_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     old.end_spark()
     new.end_spark()
     assert ids(tmp_path) == ["100", "7"]
+
+
+def test_a_lost_batch_says_how_it_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = sqlite(tmp_path)
+    with pytest.raises(OSError, match="died"):
+        patch_commit(query, monkeypatch)
+    query.end_spark()
+    for staged in tmp_path.rglob("g1-e0-*.arrow"):
+        staged.unlink()
+    with pytest.raises(LostTransactionError, match="new location and the option adopt") as error:
+        query.run(0, 7, query="another")
+    assert "accept-loss" not in str(error.value)
+    query.end_spark()
+    query.options |= {"location": f"{tmp_path}/new", "adopt": "true"}
+    query.run(0, 7, query="another")
+    query.end_spark()
+    assert in_sqlite(tmp_path) == [7]
+
+
+@pytest.mark.parametrize("sink", ["files", "sqlite"])
+def test_another_sink_before_a_decided_batch_is_committed(
+    sink: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = sqlite(tmp_path)
+    with pytest.raises(OSError, match="died"):
+        patch_commit(query, monkeypatch)
+    query.end_spark()
+    before = query.options
+    more = {"table": "t"} if sink == "sqlite" else {}
+    checkpoint = before["checkpointlocation"]
+    query.options = {
+        "sink": sink,
+        "path": f"{tmp_path}/x",
+        "checkpointlocation": checkpoint,
+        **more,
+    }
+    with pytest.raises(SeamarkError, match="another sink before, start it once with that one"):
+        query.run(0, 7, query="another")
+    query.end_spark()
+    query.options = before
+    query.run(0, 7, query="another")
+    query.end_spark()
+    assert in_sqlite(tmp_path) == [7]
 
 
 def test_a_location_of_an_older_seamark_goes_on(tmp_path: Path) -> None:

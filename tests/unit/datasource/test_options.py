@@ -90,7 +90,21 @@ def test_a_sink_of_ones_own() -> None:
         ({}, "needs the option 'sink'"),
         ({"sink": "oracle"}, "the option sink is 'oracle'; give one of kafka, postgres"),
         ({"sink": "no_module:Sink"}, "cannot be imported where Spark runs"),
+        ({"sink": ":"}, "cannot be imported where Spark runs"),
         ({"sink": "json:JSONDecoder"}, "which is no dataclass"),
+        (
+            {"sink": "sqlite", "path": "/x.db", "table": "t", "keys": '{"id": 1}'},
+            "keys is {'id': 1}; give a list of column names",
+        ),
+        (
+            {
+                "sink": "kafka",
+                "bootstrap_servers": "a:1",
+                "kafka.bootstrap.servers": "b:1",
+                "topic": "t",
+            },
+            "bootstrap_servers and kafka.bootstrap.servers differ; give one of them",
+        ),
         ({"sink": "sqlite", "path": "/x.db"}, "needs the option 'table'"),
         ({"sink": "sqlite", "path": "/x.db", "tabel": "t"}, "did you mean 'table'?"),
         ({"sink": "delta", "path": "/d", "create_table": "yes"}, "give true or false"),

@@ -1,7 +1,7 @@
 """Columns: the checks when a job is built, and the conversions for text targets."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def column_names(value: object, setting: str, *, in_order: bool = False) -> tupl
     will not do."""
     if (
         not isinstance(value, Sequence if in_order else Collection)
-        or isinstance(value, str | bytes)
+        or isinstance(value, str | bytes | Mapping)
         or not all(isinstance(name, str) and name for name in value)
     ):
         raise ConfigurationError(f"{setting} is {value!r}; give a list of column names")
