@@ -187,7 +187,7 @@ def test_options_and_arguments_of_start(tmp_path: Path, spark: SparkSession) -> 
                 outputMode="append",
                 partitionBy=["part"],
                 queryName="this_query",
-                checkpointLocation=str(twin.directory / "store/query"),
+                checkpointLocation=twin.directory / "store/query",
             )
         )
         query.processAllAvailable()
