@@ -60,7 +60,7 @@ class SinkPart:
     are the sink's own. `upstream` lists the parts feeding it, in the order of the data; None if the
     plan is not known: then every source does. `output_modes`: as `TwoPhaseCommitSink`. `read_by`:
     the sources of Spark's that would read the files that it writes. `in_checkpoint`: its directory
-    is the job's own in the checkpoint storage.
+    is the job's own in the checkpoint storage, or shows that to readers.
     """
 
     uid: str

@@ -251,7 +251,7 @@ def sink_feeds_its_source(job: JobFacts) -> Iterator[Finding]:
 
 
 def sink_in_checkpoint(job: JobFacts) -> Iterator[Finding]:
-    """A sink's directory is the job's checkpoint."""
+    """A sink's directory is the job's checkpoint, or shows it to readers."""
     for sink in job.sinks:
         if sink.in_checkpoint:
             yield Finding(
@@ -259,7 +259,8 @@ def sink_in_checkpoint(job: JobFacts) -> Iterator[Finding]:
                 f"sink `{sink.uid}`",
                 f"it writes {', '.join(_targets(sink))}, where the job's checkpoint is: readers "
                 "take the checkpoint's files for rows, and who tidies up the one deletes the other",
-                "give the sink a directory of its own, e.g. beside the checkpoint's",
+                "give the sink a directory of its own, e.g. beside the checkpoint's, or put the "
+                "checkpoint below a name that readers pass over, such as _checkpoints",
             )
 
 

@@ -27,7 +27,7 @@ from seamark.model.guarantee import SinkWay
 from seamark.model.job_graph import JobGraph
 from seamark.run.inspection import scope_findings
 from seamark.run.kafka_topics import kafka_options, subscription
-from seamark.spark.file_sources import FilesRead, files_read, is_directory
+from seamark.spark.file_sources import FilesRead, files_read, holds
 from seamark.spark.plan_functions import epoch_time_functions, python_functions, varying_functions
 from seamark.spark.planned_query import LEAVES_ONCE
 from seamark.spark.session import is_local
@@ -110,7 +110,7 @@ def _sink_part(
         places=tuple(sink.sink.places),
         upstream=upstream(graph, sink.uid),
         read_by=tuple(uid for uid, those in read.items() if any(r.reads(file) for r in those)),
-        in_checkpoint=bool(own) and is_directory(getattr(sink.sink, "path", None), own),
+        in_checkpoint=bool(own) and holds(getattr(sink.sink, "path", None), own),
         output_modes=modes,
     )
     if sink.dataframe is None:

@@ -1,6 +1,7 @@
 """Finds the files that Spark's file sources read, so that no sink of the job writes among them."""
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,9 +69,13 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
     return reads
 
 
-def is_directory(path: object, directory: str) -> bool:
-    """Tell whether a sink's `path`, or None, is `directory`."""
-    return isinstance(path, str) and _real(path) == _real(directory)
+def holds(path: object, directory: str) -> bool:
+    """Tell whether a sink's `path`, or None, is `directory`, or has it below, and no part of the
+    way begins with ``_`` or ``.``: those readers pass over."""
+    if not isinstance(path, str):
+        return False
+    above, way = f"{_real(path).rstrip('/')}/", f"{_real(directory)}/"
+    return way.startswith(above) and not re.search(r"(^|/)[_.]", way.removeprefix(above))
 
 
 def _real(path: str) -> str:

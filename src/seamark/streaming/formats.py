@@ -126,8 +126,8 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The job's name."""
-        return self.query_name or self.directory
+        """The job's name. A directory may be hidden: files' readers pass over ``_checkpoints``."""
+        return self.query_name or self.directory.lstrip("_.-") or self.directory
 
 
 @dataclass(frozen=True)

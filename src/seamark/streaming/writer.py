@@ -1,6 +1,7 @@
 """`write_stream`, and the writer that it returns: pyspark's `DataStreamWriter`, name by name."""
 
 import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -102,10 +103,10 @@ class DataStreamWriter:
     def option(self, key: str, value: object) -> "DataStreamWriter":
         """Set an option of the sink, as Spark's own takes it, or ``checkpointLocation``."""
         key = _text(key, "option: its name")
-        if not isinstance(value, str | int | float | bool | None):
+        if not isinstance(value, str | int | float | bool | os.PathLike | None):
             raise ConfigurationError(
                 f"write_stream: option {key!r} has a value of type {type(value).__name__}; give "
-                "text, a number or a bool"
+                "text, a path, a number or a bool"
             )
         for name in [name for name in self._options if name.lower() == key.lower()]:
             del self._options[name]

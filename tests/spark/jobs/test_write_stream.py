@@ -31,6 +31,7 @@ from seamark.api.settings import (
     TRANSACTIONS_VARIABLE,
 )
 from seamark.files.deadline import call_within
+from seamark.jobs.checkpoint_history import jobs_in
 from seamark.model.errors import ConfigurationError
 from seamark.run.supervision import Supervisor
 from seamark.sinks.sqlite import database
@@ -305,6 +306,20 @@ def test_csv_and_delta_with_partitions(
         )
         assert sorted(found["id"].to_pylist()) == list(range(ends))
         add(tmp_path, range(40, 60))
+
+
+def test_a_location_that_readers_do_not_see_may_lie_within_the_files(
+    tmp_path: Path, rows: DataFrame, spark: SparkSession
+) -> None:
+    out = tmp_path / "out"
+    for more in (range(40, 50), range(50, 60)):
+        add(tmp_path, more)
+        writer = to_files(rows, tmp_path).partitionBy("page").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", f"{out}/_checkpoints").start()
+        query.awaitTermination()
+        assert query.job.declaration.name == "checkpoints"
+    assert ids(spark, out) == list(range(60))
+    assert jobs_in(str(out)) == ["_checkpoints"]
 
 
 @pytest.mark.parametrize("name", ["page ", " ", "a.b", "a`b", "a,b"])

@@ -370,8 +370,14 @@ def test_a_sink_in_the_job_s_own_checkpoint_is_refused(
     (tmp_path / "link").symlink_to("store")
     rows = spark.readStream.schema("id LONG").json(str(tmp_path / "in"))
     target = str(tmp_path / "link/q/")
-    for path, refused in ((target, True), (str(tmp_path / "store/q/out"), False)):
-        job = sm.Job("q", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    for path, store, refused in (
+        (target, "store", True),
+        (str(tmp_path / "store/q/out"), "store", False),
+        (str(tmp_path), "link", True),
+        (str(tmp_path), "_checkpoints", False),
+        (str(tmp_path / "st"), "store", False),
+    ):
+        job = sm.Job("q", sm.CheckpointConfig(storage=str(tmp_path / store)))
         sink = sm.FileSink(path, "json") if kind == "json" else sm.DeltaSink(path)
         job.sink(job.source(rows, "in", replayable=True), sink, "out")
         assert [one.subject for one in found(job, "SK008")] == ["sink `out`"] * refused

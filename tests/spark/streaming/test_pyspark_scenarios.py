@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.ml.functions import array_to_vector, vector_to_array
+from pyspark.ml.linalg import Vectors
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQueryListener
@@ -185,7 +187,7 @@ def test_options_and_arguments_of_start(tmp_path: Path, spark: SparkSession) -> 
                 outputMode="append",
                 partitionBy=["part"],
                 queryName="this_query",
-                checkpointLocation=str(twin.directory / "store/query"),
+                checkpointLocation=twin.directory / "store/query",
             )
         )
         query.processAllAvailable()
@@ -368,6 +370,32 @@ def test_a_collation_reaches_the_function(tmp_path: Path, spark: SparkSession) -
         "string collate UTF8_LCASE", "array<struct<b ~`:string collate UTF8_LCASE>>",
     ]  # fmt: skip
     assert rows == 3
+
+
+def test_a_vector_reaches_a_function_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
+    def scenario(twin: Twin) -> Any:
+        seen: list[Any] = []
+
+        def function(frame: DataFrame, epoch: int) -> None:
+            kinds = [field.dataType.simpleString() for field in frame.schema]
+            found = frame.select("id", "v", vector_to_array("v").alias("a"), F.size("of it"))
+            seen.append((kinds, sorted(map(tuple, found.collect()))))
+            seen.append(sorted(frame.rdd.map(lambda row: float(row["of it"][0][1])).collect()))
+
+        twin.add(1, 2, 3)
+        rows = twin.read().select("id", array_to_vector(F.array("id", F.lit(0.5))).alias("v"))
+        rows = rows.withColumn("of it", F.array("v"))
+        query = twin.write(rows).foreachBatch(function).trigger(availableNow=True).start()
+        assert query.awaitTermination(WAIT_S) is True
+        named = twin.write(rows, "view").format("memory").queryName(f"vectors_{twin.side}")
+        named.trigger(availableNow=True).start().awaitTermination(WAIT_S)
+        view = spark.table(f"vectors_{twin.side}").orderBy("id").collect()
+        return seen, [row.v for row in view]
+
+    seen, view = both(scenario, tmp_path, spark)
+    assert seen[0][0] == ["bigint", "vector", "array<vector>"]
+    assert seen[0][1][0] == (1, Vectors.dense(1.0, 0.5), [1.0, 0.5], 1)
+    assert view[2] == Vectors.dense(3.0, 0.5)
 
 
 def test_a_collation_reaches_the_function_of_one_of_several_sinks(

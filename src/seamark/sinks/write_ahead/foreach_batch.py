@@ -66,8 +66,8 @@ class ForeachBatchSink(WriteAheadSink):
 
 def with_storable_names(frame: Any) -> Any:
     """Return the DataFrame, with its columns numbered if they cannot be stored as they are: a name
-    that comes twice or is one of Seamark's own, a type with a collation. A function gets its own
-    columns back, from the spool alone: the next driver's program may have others."""
+    that comes twice or is one of Seamark's own, a type with a collation, a user's type. A function
+    gets its own columns back, from the spool alone: the next driver's program may have others."""
     names, types = frame.columns, [_lost_type(field) for field in frame.schema]
     if not names:
         return frame.selectExpr(f"0 AS `{_NO_COLUMN}`")
@@ -80,24 +80,28 @@ def with_storable_names(frame: Any) -> Any:
 
 
 def _lost_type(field: Any) -> str:
-    """Return a field whose collation Arrow does not know, as a part of its column's name."""
+    """Return a field with a collation or a user's type, of which Arrow knows neither, as a part of
+    its column's name."""
     text = field.json()
-    return f":{urlsafe_b64encode(text.encode()).decode()}" if '"__COLLATIONS"' in text else ""
+    lost = '"__COLLATIONS"' in text or '"type":"udt"' in text
+    return f":{urlsafe_b64encode(text.encode()).decode()}" if lost else ""
 
 
 def _with_own_columns(frame: Any) -> Any:
     own = _own_columns(frame.columns)
-    if own is None:
-        return frame
-    plain = frame.toDF(*map(str, range(len(frame.columns))))
-    columns = []
-    for number, (of, name) in enumerate(own):
-        column = plain[str(number)]
+    if not own:
+        return frame if own is None else frame.select()
+    plain = frame.toDF(*(name for _, name in own))
+    if not any(of for of, _ in own):
+        return plain
+    schema = plain.schema
+    for (of, _), field in zip(own, schema, strict=True):
         if of:
-            field = plain.schema[number].fromJson(json.loads(urlsafe_b64decode(of)))
-            column = column.cast(field.dataType)
-        columns.append(column.alias(name))
-    return plain.select(*columns)
+            field.dataType = field.fromJson(json.loads(urlsafe_b64decode(of))).dataType
+    # Nothing casts to a user's type; Spark's rows in memory are those of the plain one.
+    session, rows = plain.sparkSession._jsparkSession, plain._jdf.queryExecution().toRdd()
+    typed = session.internalCreateDataFrame(rows, session.parseDataType(schema.json()), False)
+    return type(plain)(typed, plain.sparkSession)
 
 
 def _own_columns(stored: Sequence[str]) -> list[tuple[str, str]] | None:
