@@ -93,6 +93,9 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         files = open_directory(sink.path, hadoop)
         if table is not None and sink.keys and (what := merging.misread(table, files, set())):
             yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
+        in_directories = stored.is_local(sink.path) or sink.path.startswith("hdfs:")
+        if table is not None and sink.keys and in_directories and (what := merging.too_long(table)):
+            yield Finding(FindingCode.SV005, name, what, merging.SHORTEN)
     if start or not missing:
         yield from findings(table, sink, context, name)
     if start:
