@@ -257,6 +257,22 @@ def test_what_tasks_cannot_ask_duckdb_is_refused_at_the_start(tmp_path: Path) ->
             committer(place.sink())
 
 
+def test_a_unique_index_of_duckdbs_is_a_key(tmp_path: Path) -> None:
+    with duckdb_place(tmp_path) as place:
+        place.execute('CREATE TABLE orders (id BIGINT, text VARCHAR, "a ""b" INTEGER)')
+        sink = place.sink(mode="upsert", keys=["id"])
+        place.execute("CREATE UNIQUE INDEX other ON orders ((id + 1))")
+        place.execute('CREATE UNIQUE INDEX more ON orders (id, "a ""b")')
+        with pytest.raises(PreflightError, match="no primary key or unique index"):
+            committer(sink)
+        place.execute("DROP INDEX other; DROP INDEX more; CREATE UNIQUE INDEX by_id ON orders (id)")
+        side = committer(sink)
+        for epoch in range(2):
+            side.commit(write(sink, batch([1, 2, 1]), at=attempt(epoch=epoch)))
+        assert place.execute("SELECT id FROM orders ORDER BY id") == [(1,), (2,)]
+        side.close()
+
+
 def test_duckdb_takes_no_value_from_the_path(tmp_path: Path) -> None:
     directory = tmp_path / "text=7" / "a[1] b*{c}"
     directory.mkdir(parents=True)
