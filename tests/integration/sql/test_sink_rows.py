@@ -247,6 +247,25 @@ def test_rows_that_come_after_the_abort_are_found_and_deleted(staging: Place) ->
     writer.abort()
 
 
+@pytest.mark.parametrize("charset", ["utf8mb4", "ucs2"])
+def test_blanks_that_mysql_would_cut_off(staging: Place, charset: str) -> None:
+    """Even in strict mode: an end of blanks alone is cut with a note, for which nobody asks."""
+    if not staging.url.startswith("mariadb"):
+        pytest.skip("MySQL's and MariaDB's texts")
+    staging.execute(f"CREATE TABLE orders (id BIGINT, text TINYTEXT CHARACTER SET {charset})")
+    sink = staging.sink()
+    side = committer(sink)
+    full = "x" * (255 if charset == "utf8mb4" else 127)
+    texts = [f"{full} ", full, f"{full[:60]} ", " " * 256]
+    writer = sink.create_selective_writer(attempt())
+    refused = writer.write_accepted(pa.record_batch({"id": [0, 1, 2, 3], "text": texts}))
+    assert [row.index for row in refused] == [0, 3]
+    assert "ends in spaces" in refused[0].reason
+    side.commit(list(writer.prepare_commit()))
+    assert staging.execute("SELECT * FROM orders ORDER BY id") == [(1, texts[1]), (2, texts[2])]
+    side.close()
+
+
 def test_what_tasks_cannot_ask_duckdb_is_refused_at_the_start(tmp_path: Path) -> None:
     with duckdb_place(tmp_path) as place:
         place.execute("CREATE TABLE orders (id BIGINT NOT NULL, text VARCHAR)")
