@@ -76,6 +76,22 @@ def test_keys_of_a_file_that_may_be_one_for_the_database(
             committer(place.sink(mode="upsert", keys=["text"]))
 
 
+@pytest.mark.parametrize("binary", ["BINARY", "binary"])
+def test_an_index_of_sqlite_compares_every_byte_and_its_column_does_not(
+    tmp_path: Path, binary: str
+) -> None:
+    with sqlite_place(tmp_path) as place:
+        place.execute("CREATE TABLE orders (id BIGINT, text TEXT COLLATE NOCASE)")
+        place.execute(f"CREATE UNIQUE INDEX by_text ON orders (text COLLATE {binary})")
+        sink = place.sink(mode="upsert", keys=["text"])
+        side = committer(sink)
+        for number, text in enumerate("aAa"):
+            rows = pa.record_batch({"id": [number], "text": [text]})
+            side.commit(write(sink, rows, at=attempt(epoch=number)))
+        assert place.execute("SELECT * FROM orders ORDER BY id") == [(1, "A"), (2, "a")]
+        side.close()
+
+
 def test_keys_that_may_be_one_for_postgresql(postgres: PostgresServer) -> None:
     """The server may lack ICU: the mark of its collations does."""
     with postgres_place(postgres) as place:
