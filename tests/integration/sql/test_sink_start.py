@@ -110,6 +110,20 @@ def test_keys_that_may_be_one_for_postgresql(postgres: PostgresServer) -> None:
         committer(place.sink(mode="upsert", keys=["id"]))
 
 
+def test_an_older_row_in_a_child_of_postgresqls_is_replaced(postgres: PostgresServer) -> None:
+    """A DELETE goes through the tables that inherit."""
+    with postgres_place(postgres) as place:
+        place.execute("CREATE TABLE {}orders (id BIGINT PRIMARY KEY, text TEXT)")
+        place.execute("CREATE TABLE {}child () INHERITS ({}orders)")
+        place.execute("INSERT INTO {}child VALUES (1, 'old'), (2, 'other')")
+        sink = place.sink(mode="upsert", keys=["id"])
+        side = committer(sink)
+        side.commit(write(sink, batch([1])))
+        found = place.execute("SELECT * FROM {}orders ORDER BY id")
+        assert found == [(1, "row 1"), (2, "other")]
+        side.close()
+
+
 @pytest.mark.parametrize("declared", ["UNIQUE (text(3))", "PRIMARY KEY (text(3))"])
 def test_keys_of_which_mariadb_looks_at_the_beginning_alone(
     mariadb: MariaDBServer, declared: str
