@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
+import sqlite3
 import subprocess
 import sys
 from decimal import Decimal
@@ -12,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from seamark.checkpoint.row_hash import row_hashes, sums
 from seamark.contracts.read_back import ReadBack
@@ -36,6 +39,7 @@ from tests.integration.sql.sink_kit import (
     mariadb_place,
     opened_elsewhere,
     postgres_place,
+    sqlite_place,
     write,
 )
 from tests.servers.mariadb import MariaDBServer
@@ -264,6 +268,22 @@ def test_blanks_that_mysql_would_cut_off(staging: Place, charset: str) -> None:
     side.commit(list(writer.prepare_commit()))
     assert staging.execute("SELECT * FROM orders ORDER BY id") == [(1, texts[1]), (2, texts[2])]
     side.close()
+
+
+def test_letters_that_sqlite_does_not_keep_in_utf16(tmp_path: Path) -> None:
+    with sqlite_place(tmp_path) as place:
+        with contextlib.closing(sqlite3.connect(str(sa.make_url(place.url).database))) as made:
+            made.execute("PRAGMA encoding = 'UTF-16le'")
+            made.execute("CREATE TABLE orders (id BIGINT, text TEXT)")
+        sink = place.sink()
+        side = committer(sink)
+        texts = ["a\ufffe", "a\uffff", "a\ufffd😀", None]
+        writer = sink.create_selective_writer(attempt())
+        refused = writer.write_accepted(pa.record_batch({"id": [0, 1, 2, 3], "text": texts}))
+        assert [row.index for row in refused] == [0, 1]
+        side.commit(list(writer.prepare_commit()))
+        assert place.execute("SELECT * FROM orders ORDER BY id") == [(2, texts[2]), (3, None)]
+        side.close()
 
 
 def test_what_tasks_cannot_ask_duckdb_is_refused_at_the_start(tmp_path: Path) -> None:

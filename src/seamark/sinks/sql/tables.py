@@ -60,6 +60,7 @@ _VIRTUAL = sa.text(
     "SELECT name FROM sqlite_master "
     "WHERE lower(name) = lower(:name) AND sql LIKE 'CREATE VIRTUAL %'"
 )
+_ENCODING = sa.text("PRAGMA encoding")
 _AT_ONCE = 500
 """Handles in one query: Oracle takes 1,000 in a list, and SQL Server 2,100 in all."""
 
@@ -127,6 +128,8 @@ def describe(
         )
         for c in listed
     )
+    if dialect == "sqlite" and connection.execute(_ENCODING).scalar() != "UTF-8":
+        columns = tuple(replace(c, form=replace(c.form, utf16=True)) for c in columns)
     options = {}
     if dialect == "mysql":  # each name has the dialect in front
         listed = look.get_table_options(name, schema).items()

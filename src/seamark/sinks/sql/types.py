@@ -64,7 +64,7 @@ class Form:
     characters of a text; `digits`: those of a decimal, before and behind the point; `tick_us`: the
     step of a time, in microseconds; `exact`: whether texts are one key only if every character is
     the same; `padded`: a space at a text's end may count for nothing; `most_bytes`: those of a text
-    that ends in one.
+    that ends in one; `utf16`: SQLite keeps texts so, and makes U+FFFD of two letters.
     """
 
     kind: str
@@ -75,6 +75,7 @@ class Form:
     exact: bool = True
     padded: bool = False
     most_bytes: int | None = None
+    utf16: bool = False
 
 
 def form_of(of: Any, dialect: str) -> Form:
@@ -246,6 +247,9 @@ def _refuse_texts(
         refuse(
             cut & _true(pc.ends_with(texts, " ")), "ends in spaces that the column has no room for"
         )
+    if form.utf16:
+        altered = _true(pc.match_substring_regex(texts, "[\ufffe\uffff]"))
+        refuse(altered, "has U+FFFE or U+FFFF, for which a database in UTF-16 takes another letter")
     if dialect == "oracle":
         refuse(_true(pc.equal(texts, "")), "is the empty text, which is null in Oracle")
     if key and form.padded:
