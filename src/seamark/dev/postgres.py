@@ -16,11 +16,13 @@ from typing import Any
 
 from seamark.dev.java_server import require_free
 from seamark.dev.server_process import ServerProcess
-from seamark.model.errors import MissingDependencyError, PreflightError
+from seamark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
 from seamark.model.packages import install_command, load_driver
 
 NOBODY = 65534
 _EXTRAS = "verify,postgres"
+_PRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+"""The first port for users other than root."""
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "60",
@@ -42,6 +44,11 @@ class PostgresServer(ServerProcess):
     ) -> None:
         if port is not None:
             require_free([port], "PostgreSQL")
+            if os.geteuid() == 0 and _PRIVILEGED.exists() and port < int(_PRIVILEGED.read_text()):
+                raise ConfigurationError(
+                    f"PostgreSQL: it does not run as root, and no other user may listen on port "
+                    f"{port}; give one from 1024 on"
+                )
         for module in ("psutil", "psycopg"):
             load_driver(module, "PostgreSQL for trials needs it", _EXTRAS)
         # Of its own: the server's user must be able to reach it, which it cannot in tmp_path.

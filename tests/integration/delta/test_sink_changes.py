@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, TableFeatures, write_deltalake
+from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures, write_deltalake
+from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
@@ -225,6 +226,24 @@ def test_a_table_whose_rows_stay(tmp_path: Path, why: str) -> None:
     with pytest.raises(PreflightError, match=why):
         sink.create_committer(kit.driver(schema=SCHEMA[:2])).preflight()
     DeltaSink(sink.path).create_committer(kit.driver(schema=SCHEMA[:2])).preflight()
+
+
+def test_a_key_that_spark_fills_up(tmp_path: Path) -> None:
+    """`a` of this sink and `a  ` of Spark's would be two rows of one key."""
+    marks = {"id": "char(3)", "text": "char(9)", "note": "varchar(9)"}
+    fields = [
+        Field(name, PrimitiveType("string"), metadata={"__CHAR_VARCHAR_TYPE_STRING": kind})
+        for name, kind in marks.items()
+    ]
+    DeltaTable.create(tmp_path / "t", Schema(fields))
+    shape = kit.driver(schema=tuple(Column(name, "string") for name in marks))
+    for key, said in (("id", r"key column 'id' of the table is char\(3\)"), ("note", None)):
+        committer = DeltaSink(str(tmp_path / "t"), keys=[key]).create_committer(shape)
+        if said is None:
+            committer.preflight()
+            continue
+        with pytest.raises(PreflightError, match=said):
+            committer.preflight()
 
 
 @pytest.mark.parametrize("key", ["9" * 38, "-" + "9" * 38, "0." + "9" * 38])

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
 from deltalake.schema import ArrayType, PrimitiveType
 
 from seamark.contracts.sink import CommitOutcome, SinkContext
-from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.model.errors import CommitFailedError, PreflightError, WriteRefusedError
 from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.internal.partitions import split
@@ -141,6 +141,29 @@ def test_a_partition_s_text_may_be_longer_than_a_name(tmp_path: Path, text: str)
     outcomes = by_key.create_committer(driver()).commit(writer.prepare_commit())
     assert outcomes == [CommitOutcome.COMMITTED] * len(taken)
     assert [row["id"] for row in rows(by_key)] == taken
+
+
+def test_a_row_is_changed_beside_others_in_a_directory_of_such_a_name(tmp_path: Path) -> None:
+    """A MERGE would write the others again, below the text's own name."""
+    text = "ü" * 90
+    given = pa.record_batch([[1, 2, 3], [text, text, "b"], ["a", "b", "c"]], schema=SCHEMA)
+    changed = pa.record_batch([[1], ["b"], ["new"]], schema=SCHEMA)
+    appending = made(tmp_path / "t", partition_by=["part"])
+    by_key = dataclasses.replace(appending, keys=["id"])
+    committer = by_key.create_committer(driver())
+    committer.preflight()
+    writer = by_key.create_writer(attempt(epoch=1))
+    writer.write(changed)
+    staged = list(writer.prepare_commit())
+    write(appending, given)
+    with pytest.raises(PreflightError, match=r"name of more than 255 bytes in .* 'part'; UPDATE"):
+        by_key.create_committer(driver()).preflight()
+    with pytest.raises(CommitFailedError, match="kept and not visible: UPDATE that text"):
+        committer.commit(staged)
+    opened(by_key).update(new_values={"part": "b"}, predicate=f"part = '{text}'")
+    assert committer.commit(staged) == [CommitOutcome.COMMITTED]
+    found = sorted((row["id"], row["part"], row["text"]) for row in rows(by_key))
+    assert found == [(1, "b", "new"), (2, "b", "b"), (3, "b", "c")]
 
 
 def test_rows_are_cut_by_every_partition_type() -> None:

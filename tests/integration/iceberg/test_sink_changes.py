@@ -7,6 +7,7 @@ DuckDB.
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 from collections.abc import Callable
@@ -17,11 +18,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestWriterV2
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, StringType
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import CommitFailedError, ConfigurationError, PreflightError
@@ -670,3 +672,51 @@ def test_nulls_within_columns_survive_a_rewrite(tmp_path: Path) -> None:
     expected = pa.table(given).to_pylist()
     expected[1]["text"] = "new"
     assert sorted(back.to_pylist(), key=lambda row: row["id"]) == expected
+
+
+@pytest.mark.parametrize("parts", [[], ["text"]])
+def test_a_table_that_was_of_version_1(tmp_path: Path, parts: list[str]) -> None:
+    """Its old manifests tell no content, and have rows of the keys all the same."""
+    catalog = catalog_at(tmp_path / "lake")
+    lake = load_catalog("default", **catalog)
+    lake.create_namespace("shop")
+    fields = (NestedField(1, "id", LongType()), NestedField(2, "text", StringType()))
+    old = lake.create_table("shop.orders", Schema(*fields), properties={"format-version": "1"})
+    for name in parts:
+        with old.update_spec() as spec:
+            spec.add_identity(name)
+    for number in range(3):
+        old.append(pa.table({"id": [number, number + 10], "text": ["a", "b"]}))
+    with old.transaction() as transaction:
+        transaction.upgrade_table_version(2)
+        transaction.set_properties({"commit.manifest.min-count-to-merge": "2"})
+    sink = IcebergSink("shop.orders", catalog, **OP)
+    sink.create_committer(changes_driver()).preflight()
+    commit(sink, write(sink, [(0, "new", "update"), (11, None, "delete")], 0))
+    commit(sink, write(sink, [(1, "newer", "update"), (12, None, "delete")], 1))
+    found = {row["id"]: row["text"] for row in opened(sink).scan().to_arrow().to_pylist()}
+    assert found == {0: "new", 1: "newer", 2: "a", 10: "b"}
+
+
+@pytest.mark.parametrize("settings", [{}, OP], ids=["append", "changes"])
+def test_a_table_becomes_one_of_version_3(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """pyiceberg makes none: its metadata says so."""
+    sink = made(catalog_at(tmp_path / "lake"), [], COLUMNS)
+    sink = IcebergSink(sink.table, sink.catalog, **settings)
+    schema = (*COLUMNS[:2], Column("op", "string")) if settings else COLUMNS[:2]
+    committer = sink.create_committer(driver(schema=schema))
+    committer.preflight()
+    rows = pa.record_batch({"id": [1], "text": ["a"], "op": ["insert"]})
+    writer = sink.create_writer(attempt())
+    writer.write(rows if settings else rows.drop_columns(["op"]))
+    staged = list(writer.prepare_commit())
+    path = Path(opened(sink).metadata_location.removeprefix("file://"))
+    before = path.read_text()
+    path.write_text(json.dumps({**json.loads(before), "format-version": 3, "next-row-id": 0}))
+    with pytest.raises(CommitFailedError, match=r"of format version 3 now.* of version 2 again"):
+        committer.commit(staged)
+    with pytest.raises(PreflightError, match="of format version 3, which this sink"):
+        sink.create_committer(driver(schema=schema)).preflight()
+    path.write_text(before)
+    assert list(committer.commit(staged)) == [CommitOutcome.COMMITTED]
+    committer.close()

@@ -4,16 +4,18 @@ refused with its reason, and the table takes the rows whole once it is altered b
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import closing
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pymysql.err import OperationalError
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import CommitFailedError, WriteRefusedError
 from seamark.model.schema import Column, Schema
-from seamark.sinks.mysql import MySQLSink
+from seamark.sinks.mysql import MySQLSink, writer
 from seamark.verify.conformance.steps import attempt
 from tests.integration.mysql.sink_kit import MODES, context
 from tests.servers.mariadb import MariaDBServer
@@ -158,3 +160,23 @@ def test_an_engine_without_transactions_gets_no_rows(
     with pytest.raises(WriteRefusedError, match=r"its engine is MyISAM now.*ENGINE=InnoDB"):
         target.write(rows())
     assert target.found() == []
+
+
+def test_nobody_alters_the_table_between_the_look_and_the_load(
+    mariadb: MariaDBServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Altered(mariadb, database, "xa")
+    look = writer.read_engine
+
+    def looked(*table: Any) -> str:
+        seen = look(*table)
+        with closing(mariadb.connect(database=database)) as other, other.cursor() as cursor:
+            cursor.execute("SET SESSION lock_wait_timeout=1")
+            with pytest.raises(OperationalError, match="Lock wait timeout"):
+                cursor.execute("ALTER TABLE orders MODIFY amount DECIMAL(10,1)")
+        return seen
+
+    monkeypatch.setattr(writer, "read_engine", looked)
+    assert list(target.committer.commit(target.write(rows()))) == DONE
+    assert target.found() == [ROW]
+    target.committer.close()

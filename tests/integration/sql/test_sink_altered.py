@@ -98,11 +98,15 @@ def test_an_engine_without_transactions_gets_no_rows(place: Place) -> None:
     make(place, [])
     sink = place.sink()
     side = committer(sink, schema=SCHEMA)
+    staged = write(sink, ROWS)
     place.execute("ALTER TABLE orders ENGINE=MyISAM")
     with pytest.raises(WriteRefusedError, match=r"has the engine MyISAM now.*ENGINE=InnoDB"):
         write(sink, ROWS)
+    with pytest.raises(CommitFailedError, match=r"has the engine MyISAM now.*ENGINE=InnoDB"):
+        side.commit(staged)
+    assert found(place) == []
     place.execute("ALTER TABLE orders ENGINE=InnoDB")
-    side.commit(write(sink, ROWS))
+    assert [outcome.name for outcome in side.commit(staged)] == ["COMMITTED"]
     assert found(place) == [ROW]
     side.close()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
+import sqlite3
 import subprocess
 import sys
 from decimal import Decimal
@@ -12,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 
 from seamark.checkpoint.row_hash import row_hashes, sums
 from seamark.contracts.read_back import ReadBack
@@ -36,6 +39,7 @@ from tests.integration.sql.sink_kit import (
     mariadb_place,
     opened_elsewhere,
     postgres_place,
+    sqlite_place,
     write,
 )
 from tests.servers.mariadb import MariaDBServer
@@ -247,6 +251,41 @@ def test_rows_that_come_after_the_abort_are_found_and_deleted(staging: Place) ->
     writer.abort()
 
 
+@pytest.mark.parametrize("charset", ["utf8mb4", "ucs2"])
+def test_blanks_that_mysql_would_cut_off(staging: Place, charset: str) -> None:
+    """Even in strict mode: an end of blanks alone is cut with a note, for which nobody asks."""
+    if not staging.url.startswith("mariadb"):
+        pytest.skip("MySQL's and MariaDB's texts")
+    staging.execute(f"CREATE TABLE orders (id BIGINT, text TINYTEXT CHARACTER SET {charset})")
+    sink = staging.sink()
+    side = committer(sink)
+    full = "x" * (255 if charset == "utf8mb4" else 127)
+    texts = [f"{full} ", full, f"{full[:60]} ", " " * 256]
+    writer = sink.create_selective_writer(attempt())
+    refused = writer.write_accepted(pa.record_batch({"id": [0, 1, 2, 3], "text": texts}))
+    assert [row.index for row in refused] == [0, 3]
+    assert "ends in spaces" in refused[0].reason
+    side.commit(list(writer.prepare_commit()))
+    assert staging.execute("SELECT * FROM orders ORDER BY id") == [(1, texts[1]), (2, texts[2])]
+    side.close()
+
+
+def test_letters_that_sqlite_does_not_keep_in_utf16(tmp_path: Path) -> None:
+    with sqlite_place(tmp_path) as place:
+        with contextlib.closing(sqlite3.connect(str(sa.make_url(place.url).database))) as made:
+            made.execute("PRAGMA encoding = 'UTF-16le'")
+            made.execute("CREATE TABLE orders (id BIGINT, text TEXT)")
+        sink = place.sink()
+        side = committer(sink)
+        texts = ["a\ufffe", "a\uffff", "a\ufffd😀", None]
+        writer = sink.create_selective_writer(attempt())
+        refused = writer.write_accepted(pa.record_batch({"id": [0, 1, 2, 3], "text": texts}))
+        assert [row.index for row in refused] == [0, 1]
+        side.commit(list(writer.prepare_commit()))
+        assert place.execute("SELECT * FROM orders ORDER BY id") == [(2, texts[2]), (3, None)]
+        side.close()
+
+
 def test_what_tasks_cannot_ask_duckdb_is_refused_at_the_start(tmp_path: Path) -> None:
     with duckdb_place(tmp_path) as place:
         place.execute("CREATE TABLE orders (id BIGINT NOT NULL, text VARCHAR)")
@@ -255,6 +294,22 @@ def test_what_tasks_cannot_ask_duckdb_is_refused_at_the_start(tmp_path: Path) ->
         place.execute("CREATE OR REPLACE TABLE orders (id INTEGER, text VARCHAR)")
         with pytest.raises(PreflightError, match=r"'id' has type INTEGER, which would alter"):
             committer(place.sink())
+
+
+def test_a_unique_index_of_duckdbs_is_a_key(tmp_path: Path) -> None:
+    with duckdb_place(tmp_path) as place:
+        place.execute('CREATE TABLE orders (id BIGINT, text VARCHAR, "a ""b" INTEGER)')
+        sink = place.sink(mode="upsert", keys=["id"])
+        place.execute("CREATE UNIQUE INDEX other ON orders ((id + 1))")
+        place.execute('CREATE UNIQUE INDEX more ON orders (id, "a ""b")')
+        with pytest.raises(PreflightError, match="no primary key or unique index"):
+            committer(sink)
+        place.execute("DROP INDEX other; DROP INDEX more; CREATE UNIQUE INDEX by_id ON orders (id)")
+        side = committer(sink)
+        for epoch in range(2):
+            side.commit(write(sink, batch([1, 2, 1]), at=attempt(epoch=epoch)))
+        assert place.execute("SELECT id FROM orders ORDER BY id") == [(1,), (2,)]
+        side.close()
 
 
 def test_duckdb_takes_no_value_from_the_path(tmp_path: Path) -> None:

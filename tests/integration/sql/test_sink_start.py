@@ -76,6 +76,22 @@ def test_keys_of_a_file_that_may_be_one_for_the_database(
             committer(place.sink(mode="upsert", keys=["text"]))
 
 
+@pytest.mark.parametrize("binary", ["BINARY", "binary"])
+def test_an_index_of_sqlite_compares_every_byte_and_its_column_does_not(
+    tmp_path: Path, binary: str
+) -> None:
+    with sqlite_place(tmp_path) as place:
+        place.execute("CREATE TABLE orders (id BIGINT, text TEXT COLLATE NOCASE)")
+        place.execute(f"CREATE UNIQUE INDEX by_text ON orders (text COLLATE {binary})")
+        sink = place.sink(mode="upsert", keys=["text"])
+        side = committer(sink)
+        for number, text in enumerate("aAa"):
+            rows = pa.record_batch({"id": [number], "text": [text]})
+            side.commit(write(sink, rows, at=attempt(epoch=number)))
+        assert place.execute("SELECT * FROM orders ORDER BY id") == [(1, "A"), (2, "a")]
+        side.close()
+
+
 def test_keys_that_may_be_one_for_postgresql(postgres: PostgresServer) -> None:
     """The server may lack ICU: the mark of its collations does."""
     with postgres_place(postgres) as place:
@@ -92,6 +108,20 @@ def test_keys_that_may_be_one_for_postgresql(postgres: PostgresServer) -> None:
         with pytest.raises(PreflightError, match=r"column 'text' has type .* would alter values"):
             committer(place.sink(mode="upsert", keys=["text"]))
         committer(place.sink(mode="upsert", keys=["id"]))
+
+
+def test_an_older_row_in_a_child_of_postgresqls_is_replaced(postgres: PostgresServer) -> None:
+    """A DELETE goes through the tables that inherit."""
+    with postgres_place(postgres) as place:
+        place.execute("CREATE TABLE {}orders (id BIGINT PRIMARY KEY, text TEXT)")
+        place.execute("CREATE TABLE {}child () INHERITS ({}orders)")
+        place.execute("INSERT INTO {}child VALUES (1, 'old'), (2, 'other')")
+        sink = place.sink(mode="upsert", keys=["id"])
+        side = committer(sink)
+        side.commit(write(sink, batch([1])))
+        found = place.execute("SELECT * FROM {}orders ORDER BY id")
+        assert found == [(1, "row 1"), (2, "other")]
+        side.close()
 
 
 @pytest.mark.parametrize("declared", ["UNIQUE (text(3))", "PRIMARY KEY (text(3))"])

@@ -112,3 +112,14 @@ def test_a_new_projects_makefile_bears_a_python_in_a_directory_with_a_space(
 def test_a_timeout_may_be_a_number_of_seconds(home: Path) -> None:
     ended = seamark(home, "stop none --timeout 30", {})
     assert "holds no job 'none'" in ended.stderr
+
+
+def test_a_port_that_postgresql_may_not_listen_on(home: Path) -> None:
+    """As root the check of the port passes, and the server runs as nobody."""
+    first = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+    if not first.exists() or int(first.read_text()) < 2:
+        pytest.skip("everybody may listen on port 1 here")
+    ended = seamark(home, "dev postgres --port 1", {})
+    assert ended.returncode == 2, ended
+    assert "port 1; give one from 1024 on" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

@@ -18,13 +18,16 @@ from seamark.contracts.text_forms import since_1970
 from seamark.files import RowDirectory
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.delta.committable import DataFile
+from seamark.sinks.delta.writer import is_too_long
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.parquet import int96_columns, parquet_file
+from seamark.sinks.internal.partitions import TOO_LONG
 from seamark.sinks.internal.table_merge import NEW, reduced
 
 _NEAR_US = 9_214_000_000_000_000
 """Times as far as this from 1970 fit in 64 bits as nanoseconds."""
+SHORTEN = "UPDATE that text to a shorter one, or DELETE all rows with it"
 REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
 
@@ -32,7 +35,11 @@ def merge(
     table: Any, files: RowDirectory, staged: Sequence[DataFile], properties: Any, known: set[str]
 ) -> None:
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
-    if nothing of the table changes. Raises CommitFailedError for a file that is `misread`."""
+    if nothing of the table changes. Raises CommitFailedError for a file that is `misread`, or
+    a partition that is `too_long`."""
+    from deltalake.exceptions import CommitFailedError as RefusedError
+    from deltalake.exceptions import DeltaError
+
     keys, op = staged[0].keys, staged[0].op
     rows = reduced(pa.concat_tables(_read(files, file.path) for file in staged), keys, op)
     if what := misread(table, files, known, rows.select(keys)):
@@ -55,7 +62,16 @@ def merge(
         merger = merger.when_matched_update(anew, f"s.{STAGED_OP} = '{NEW}'")
     if changed:
         merger = merger.when_matched_update(changed, f"s.{STAGED_OP} <> '{DELETE}'")
-    merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
+    merger = merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'")
+    try:
+        merger.execute()
+    except DeltaError as error:
+        if isinstance(error, RefusedError) or not (what := too_long(table)):
+            raise
+        raise CommitFailedError(
+            f"{what}, which delta-rs cannot write again ({error}). The decided rows are kept and "
+            f"not visible: {SHORTEN}, and start the job again"
+        ) from error
 
 
 def _without_bounds(table: Any) -> Any:
@@ -73,6 +89,16 @@ def _without_bounds(table: Any) -> Any:
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
         column_properties=dict.fromkeys(flat, ColumnProperties(statistics_enabled="PAGE")),
     )
+
+
+def too_long(table: Any) -> str:
+    """Return what is wrong with a partition that delta-rs cannot write again; "" for nothing. An
+    append has named its directory by a digest."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    for name in table.metadata().partition_columns:
+        if is_too_long(name, actions[f"partition.{name}"].combine_chunks()).any():
+            return f"the table has rows with {TOO_LONG} in its partition column {name!r}"
+    return ""
 
 
 def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | None = None) -> str:

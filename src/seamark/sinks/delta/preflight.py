@@ -44,6 +44,8 @@ _NOT_MERGED = {
     "delta.appendOnly": "appends alone",
     "delta.enableDeletionVectors": "deletion vectors",
 }
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps the type of a column that is char or varchar."""
 _NOT_NULL_WITHIN = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
 _BARE_SCHEMA = json.dumps({"type": "struct", "fields": [
     {"name": "probe", "type": "string", "nullable": True, "metadata": {}}]})  # fmt: skip
@@ -93,6 +95,9 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         files = open_directory(sink.path, hadoop)
         if table is not None and sink.keys and (what := merging.misread(table, files, set())):
             yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
+        in_directories = stored.is_local(sink.path) or sink.path.startswith("hdfs:")
+        if table is not None and sink.keys and in_directories and (what := merging.too_long(table)):
+            yield Finding(FindingCode.SV005, name, what, merging.SHORTEN)
     if start or not missing:
         yield from findings(table, sink, context, name)
     if start:
@@ -228,6 +233,14 @@ class _Rules:
                     f"column {name!r} of the table is or has NOT NULL, and nothing here checks "
                     "each row for it",
                     "ALTER TABLE … ALTER COLUMN … DROP NOT NULL",
+                )
+        for name in self.sink.keys:
+            shown = fields.get(name, {"metadata": {}})["metadata"].get(_CHAR, "")
+            if shown.startswith("char"):
+                yield self._unfit(
+                    f"key column {name!r} of the table is {shown}: Spark fills its texts up with "
+                    "blanks, and a text without them would be another key",
+                    "give it a table in which it is a string or varchar",
                 )
         for name, field in fields.items():
             partition = name in self.sink.partition_by

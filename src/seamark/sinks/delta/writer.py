@@ -108,7 +108,7 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
         for column in batch.columns:
             refused.add(_is_fatal(column), UNFIT_FOR_MERGE)
         for name in self._partition_by:
-            refused.add(_is_too_long(name, batch.column(name)), TOO_LONG)
+            refused.add(is_too_long(name, batch.column(name)), TOO_LONG)
         return refused.rows()
 
     def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
@@ -121,7 +121,7 @@ def _directory(column: str, value: str | None) -> str:
     return name if len(name) <= LONGEST_NAME_BYTES else digest(name, 32)
 
 
-def _is_too_long(name: str, values: pa.Array) -> Any:
+def is_too_long(name: str, values: pa.Array) -> Any:
     """Return which values of a partition column give delta-rs's MERGE no directory's name."""
     bad = np.zeros(len(values), bool)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):

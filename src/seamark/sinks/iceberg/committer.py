@@ -25,6 +25,7 @@ from seamark.sinks.iceberg import ledger, snapshots, types
 from seamark.sinks.iceberg.catalog import CALL_S, METADATA, READ_S, RefusedError
 from seamark.sinks.iceberg.committable import IcebergCommittable, data_files
 from seamark.sinks.iceberg.merging import Merge
+from seamark.sinks.iceberg.preflight import VERSION
 from seamark.sinks.internal import pending_files, stored
 from seamark.sinks.internal.table_committable import parse
 from seamark.sinks.internal.table_committer import ABORTED, COMMITTED, TableCommitter
@@ -54,9 +55,17 @@ class IcebergCommitter(TableCommitter["IcebergSink", IcebergCommittable]):
     # --- the table as it is now
 
     def _refresh(self, committables: Sequence[IcebergCommittable]) -> None:
-        """Raise CommitFailedError for files of another table than the one there now."""
+        """Raise CommitFailedError for files of another table than the one there now, and for one of
+        a version that pyiceberg does not write."""
         self._table = self._catalog.load()
         metadata = self._table.metadata
+        if committables and metadata.format_version != VERSION:
+            raise CommitFailedError(
+                f"{self._name}: the table is of format version {metadata.format_version} now, "
+                f"which this sink does not write. Decided rows are kept and not visible; register "
+                f"its last metadata of version {VERSION} again and start the job: they are "
+                "committed"
+            )
         for one in committables:
             if (one.table_uuid, one.location) != (str(metadata.table_uuid), metadata.location):
                 raise CommitFailedError(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seamark.sinks.iceberg.sink import IcebergSink
 
 _log = logging.getLogger(__name__)
-_VERSION = 2
+VERSION = 2
 _ERRORS = (OSError, ConfigurationError)
 _REMEDY = (
     "see that the catalog's settings are right, that the driver and all executors can reach it, "
@@ -87,11 +87,11 @@ class _Rules:
     def found(self) -> Findings:
         """Yield every finding."""
         metadata = self.table.metadata
-        if metadata.format_version != _VERSION:
+        if metadata.format_version != VERSION:
             yield self._unfit(
                 f"the table is of format version {metadata.format_version}, which this sink does "
                 "not write",
-                f"give it a table of version {_VERSION}",
+                f"give it a table of version {VERSION}",
             )
         yield from self._partitions()
         if self.schema:

@@ -173,7 +173,7 @@ def _live_manifests(table: Any) -> list[Any]:
 def _data_manifests(table: Any) -> list[Any]:
     from pyiceberg.manifest import ManifestContent
 
-    return [m for m in _live_manifests(table) if m.content is ManifestContent.DATA]
+    return [m for m in _live_manifests(table) if m.content == ManifestContent.DATA]
 
 
 def schema_with(metadata: Any, spec: Any) -> Any:
@@ -241,7 +241,7 @@ def _merged(table: Any, manifests: Sequence[Any], name: str, snapshot_id: int) -
     small = [
         m
         for m in manifests
-        if m.content is ManifestContent.DATA
+        if m.content == ManifestContent.DATA
         and m.partition_spec_id == spec.spec_id
         and m.manifest_length < target
     ]

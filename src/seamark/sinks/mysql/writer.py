@@ -179,10 +179,16 @@ class MySQLWriter:
         )
         server.read_committed(self._connection)
         database, op = self._address.database, self._sink.op
+        table = server.quoted(database, self._table)
+        if not self._staged:
+            self._execute(f"XA START {self._name.xid}")
+            # What a transaction has read nobody alters before its end. A table that is gone is told
+            # below.
+            with contextlib.suppress(server.driver().ProgrammingError):
+                self._execute(f"SELECT 1 FROM {table} LIMIT 0")
         written = written_columns(schema, op)
         columns = tuple(column.name for column in written)
         present = {c.name.lower(): c for c in read_columns(self._connection, database, self._table)}
-        table = server.quoted(database, self._table)
         if missing := [name for name in columns if name.lower() not in present]:
             found = f"no column {missing[0]!r}" if present else "vanished"
             raise WriteRefusedError(
@@ -216,7 +222,8 @@ class MySQLWriter:
             [name for name in columns if not present[name.lower()].takes_bytes],
             {n: present[n.lower()] for n in columns if present[n.lower()].data_type in NARROW},
         )
-        self._execute("START TRANSACTION" if self._staged else f"XA START {self._name.xid}")
+        if self._staged:
+            self._execute("START TRANSACTION")
         self._columns, self._types = columns, tuple(column.type for column in written)
         self._not_null = tuple(
             name

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import sqlalchemy as sa
+
 from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
@@ -150,26 +152,42 @@ class SqlCommitter(ConnectedCommitter["SqlSink"]):
             tables.record(connection, committable, Fate.ABORTED)
             return Fate.ABORTED
         tables.record(connection, committable, Fate.COMMITTED)  # first: it is the lock
+        if self._database.dialect == "mysql":
+            self._require_transactions(connection, committable)
         tables.move(connection, committable)
         self._require_fit(connection, committable)
         tables.discard(connection, committable)
         return Fate.ENDED_NOW
 
+    def _require_transactions(self, connection: Any, c: SqlCommittable) -> None:
+        """Raise CommitFailedError for an engine in which rows would stay after a rollback."""
+        # From this read to the transaction's end the server lets nobody alter the table.
+        of = sa.table(c.target, schema=c.place or None)
+        connection.execute(sa.select(sa.literal(1)).select_from(of).where(sa.false()))
+        target = self._target(connection, c)
+        if target is not None and target.engine != "InnoDB":
+            said = f"{c.target} has the engine {target.engine} now: ALTER TABLE … ENGINE=InnoDB"
+            raise not_committed(self._name, c.epoch, said)
+
     def _require_fit(self, connection: Any, c: SqlCommittable) -> None:
         """Raise CommitFailedError if the target was altered since the rows were staged and may have
-        altered them, or found others by their keys. Servers alter no table that a transaction has
-        written to, so once in a transaction will do."""
-        of = (c.place, c.target, bool(c.keys))
-        if of not in self._described:
-            dialect = self._database.dialect
-            self._described[of] = tables.describe(connection, dialect, *of[:2], keys=of[2])
-        target = self._described[of]
+        altered them, or found others by their keys."""
+        target = self._target(connection, c)
         for name, kind in zip(c.columns, c.types, strict=False):
             into = target.find(name) if target is not None else None
             if into is not None and not holds(into.form, kind, key=name in c.keys):
                 altered = f"column {name!r} of {c.target} would alter values of type {kind}"
                 said = f"{altered}. It was altered while the job ran: alter it back"
                 raise not_committed(self._name, c.epoch, said)
+
+    def _target(self, connection: Any, c: SqlCommittable) -> tables.Target | None:
+        """Describe the target. Servers alter no table that a transaction has written to, so once in
+        a transaction will do."""
+        of = (c.place, c.target, bool(c.keys))
+        if of not in self._described:
+            dialect = self._database.dialect
+            self._described[of] = tables.describe(connection, dialect, *of[:2], keys=of[2])
+        return self._described[of]
 
 
 def _abort_one(connection: Any, committable: SqlCommittable) -> Fate:

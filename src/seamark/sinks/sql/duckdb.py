@@ -48,7 +48,8 @@ _COLUMNS = sa.text(
 )
 _KEYS = sa.text(
     f"SELECT constraint_column_names FROM duckdb_constraints() {_HERE} "
-    "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
+    "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') UNION ALL "
+    f"SELECT CAST(expressions AS VARCHAR[]) FROM duckdb_indexes() {_HERE} AND is_unique"
 )
 _TABLE = sa.text(f"SELECT sql FROM duckdb_tables() {_HERE}")
 _LOOSE = re.compile(r'("(?:[^"]|"")+"|\w+) VARCHAR COLLATE (?!binary\b)', re.IGNORECASE)
@@ -65,8 +66,9 @@ def columns(connection: Any, name: str, schema: str | None) -> list[dict[str, An
 
 
 def keys(connection: Any, name: str, schema: str | None) -> list[Sequence[str]]:
-    """Return the columns of each primary key and unique constraint of a table."""
-    return [names for (names,) in connection.execute(_KEYS, {"name": name, "schema": schema})]
+    """Return the columns of each primary key, unique constraint and unique index of a table."""
+    listed = connection.execute(_KEYS, {"name": name, "schema": schema})
+    return [[_unquoted(name) for name in names] for (names,) in listed]
 
 
 def is_table(connection: Any, name: str, schema: str | None) -> bool:
@@ -78,7 +80,11 @@ def loose_texts(connection: Any, name: str, schema: str | None) -> set[str]:
     """Return the columns with a collation: it may take 'A' for 'a'. Only the table's SQL tells."""
     sql = connection.execute(_TABLE, {"name": name, "schema": schema}).scalar() or ""
     columns = _LOOSE.findall(sql)
-    return {c[1:-1].replace('""', '"') if c.startswith('"') else c for c in columns}
+    return {*map(_unquoted, columns)}
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
 def _type(of: str) -> Any:

@@ -52,7 +52,7 @@ _LOOSE_KEYS = {
     "sqlite": sa.text(
         "SELECT c.name FROM pragma_index_list(:name, coalesce(nullif(:place, ''), 'main')) AS i, "
         "pragma_index_xinfo(i.name, coalesce(nullif(:place, ''), 'main')) AS c "
-        "WHERE i.\"unique\" AND c.key AND c.coll <> 'BINARY'"
+        "WHERE i.\"unique\" AND c.key AND upper(c.coll) <> 'BINARY'"
     ),
 }
 """Queries for the columns that take two texts for one key, where the type does not tell."""
@@ -60,6 +60,7 @@ _VIRTUAL = sa.text(
     "SELECT name FROM sqlite_master "
     "WHERE lower(name) = lower(:name) AND sql LIKE 'CREATE VIRTUAL %'"
 )
+_ENCODING = sa.text("PRAGMA encoding")
 _AT_ONCE = 500
 """Handles in one query: Oracle takes 1,000 in a list, and SQL Server 2,100 in all."""
 
@@ -127,6 +128,8 @@ def describe(
         )
         for c in listed
     )
+    if dialect == "sqlite" and connection.execute(_ENCODING).scalar() != "UTF-8":
+        columns = tuple(replace(c, form=replace(c.form, utf16=True)) for c in columns)
     options = {}
     if dialect == "mysql":  # each name has the dialect in front
         listed = look.get_table_options(name, schema).items()
@@ -362,7 +365,9 @@ def move(connection: Any, c: SqlCommittable) -> None:
     if c.keys:
         dialect = connection.dialect.name.replace("mariadb", "mysql")
         if len(c.keys) == 1 or dialect in _BY_ROW_VALUES:
-            keys = [target.c[key] for key in c.keys]
+            keys: list[Any] = [target.c[key] for key in c.keys]
+            if dialect == "sqlite":  # as its index compares; a column may have NOCASE besides
+                keys = [sa.collate(key, "BINARY") for key in keys]
             named = keys[0] if len(keys) == 1 else sa.tuple_(*keys)
             replaced = named.in_(sa.select(*(rows.c[key] for key in c.keys)).where(mine))
         else:

@@ -34,6 +34,8 @@ _EXACT_COLLATIONS = {"mysql": ("_nopad_bin", "_0900_bin"), "mssql": ("_BIN2",)}
 _TICKS_US = {"firebird": 100}
 """The step of a timestamp whose type does not tell it, where it is no microsecond."""
 _NO_TEXTS = (sa.Enum, sa.CHAR, sa.NCHAR, sa.BINARY, sa.JSON, mysql.SET, mssql.XML)
+_MOST_BYTES = {mysql.TINYTEXT: 255, mysql.TEXT: 65_535, mysql.MEDIUMTEXT: 16_777_215}
+"""Of MySQL's texts: in strict mode too it cuts off the blanks behind them."""
 _COARSE_TIMES = (mysql.TIMESTAMP, mssql.TIMESTAMP, mssql.SMALLDATETIME)
 """Times of few years or whole seconds, and what is no time."""
 _DAY_US = 86_400_000_000
@@ -61,7 +63,8 @@ class Form:
     `bits`: those of an integer whose overflow would not be refused with its row; `length`: the most
     characters of a text; `digits`: those of a decimal, before and behind the point; `tick_us`: the
     step of a time, in microseconds; `exact`: whether texts are one key only if every character is
-    the same; `padded`: a space at a text's end may count for nothing.
+    the same; `padded`: a space at a text's end may count for nothing; `most_bytes`: those of a text
+    that ends in one; `utf16`: SQLite keeps texts so, and makes U+FFFD of two letters.
     """
 
     kind: str
@@ -71,6 +74,8 @@ class Form:
     tick_us: int = 1
     exact: bool = True
     padded: bool = False
+    most_bytes: int | None = None
+    utf16: bool = False
 
 
 def form_of(of: Any, dialect: str) -> Form:
@@ -90,7 +95,10 @@ def form_of(of: Any, dialect: str) -> Form:
         exact = not ends or collation.endswith(ends)
         exact = exact and not isinstance(of, postgresql.CITEXT)
         padded = dialect not in _EXACT_TEXTS and not (dialect == "mysql" and exact)
-        return Form("text", length=of.length, exact=exact, padded=padded)
+        most = _MOST_BYTES.get(type(of))
+        if most and (getattr(of, "charset", None) or "").startswith(("ucs2", "utf16", "utf32")):
+            most //= 4  # a byte of UTF-8 takes so many at most
+        return Form("text", length=of.length, exact=exact, padded=padded, most_bytes=most)
     if isinstance(of, sa.Float) and getattr(of, "scale", None) is not None:
         return Form("")  # rounds
     if isinstance(of, sa.Double) or (isinstance(of, sa.Float) and dialect == "sqlite"):
@@ -234,6 +242,14 @@ def _refuse_texts(
     if form.length is not None:
         long = pc.greater(pc.utf8_length(texts), pa.scalar(form.length, pa.int32()))
         refuse(_true(long), f"has more than the {form.length} characters of the column")
+    if form.most_bytes is not None:
+        cut = numbers(pc.fill_null(pc.binary_length(texts), 0)) > form.most_bytes
+        refuse(
+            cut & _true(pc.ends_with(texts, " ")), "ends in spaces that the column has no room for"
+        )
+    if form.utf16:
+        altered = _true(pc.match_substring_regex(texts, "[\ufffe\uffff]"))
+        refuse(altered, "has U+FFFE or U+FFFF, for which a database in UTF-16 takes another letter")
     if dialect == "oracle":
         refuse(_true(pc.equal(texts, "")), "is the empty text, which is null in Oracle")
     if key and form.padded:

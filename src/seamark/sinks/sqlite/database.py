@@ -256,7 +256,7 @@ def _has_key(cursor: sqlite3.Cursor, table: str, keys: Sequence[str]) -> bool:
     if [(n.lower(), t.upper()) for n, t in cursor.fetchall()] == [(wanted[0], "INTEGER")]:
         return len(wanted) == 1  # the row's number, which has no index
     cursor.execute(
-        "SELECT group_concat(lower(c.name), char(0)), min(c.coll = 'BINARY' AND c.cid >= 0) "
+        "SELECT group_concat(lower(c.name), char(0)), min(upper(c.coll) = 'BINARY' AND c.cid >= 0) "
         'FROM pragma_index_list(?) AS i, pragma_index_xinfo(i.name) AS c WHERE i."unique" '
         "AND NOT i.partial AND c.key GROUP BY i.name",
         (table,),
