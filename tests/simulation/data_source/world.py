@@ -312,8 +312,8 @@ class QueryWorld(Reality):
                 allowed = driver.this is None or driver.this.number != self.newest_try
             case AbortFailedError():
                 allowed = "committed already" not in str(error)
-            case FileNotFoundError():  # what it has listed is deleted since
-                allowed = self._is_behind(driver)
+            case FileNotFoundError():  # what it has listed is deleted since: it says so in words
+                allowed = False
             case _:
                 allowed = isinstance(error, ALLOWED)
         if not allowed:

@@ -19,9 +19,9 @@ from seamark.checkpoint.batch_log import StoredLog
 from seamark.checkpoint.envelope import create_record
 from seamark.datasource import location, writers
 from seamark.files import open_directory
-from seamark.model.errors import FencedError, LostTransactionError, SeamarkError
+from seamark.model.errors import CorruptRecordError, FencedError, LostTransactionError, SeamarkError
 from seamark.operations.locations import read_location
-from tests.unit.datasource.played import IDS, Query
+from tests.unit.datasource.played import IDS, Query, log_of
 from tests.unit.datasource.test_restarts import appending, ids
 
 
@@ -212,3 +212,26 @@ def test_a_deleted_location_is_not_made_again_by_a_commit(tmp_path: Path) -> Non
     with pytest.raises(FencedError, match="was deleted while this run"):
         commit()
     assert not (tmp_path / "checkpoint/seamark/job.json").exists()
+
+
+def test_an_entry_that_is_deleted_once_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a run that has gone on meanwhile; or by hand, which is said."""
+    query = sqlite(tmp_path)
+    for _ in range(3):
+        query.plan(IDS)
+    log = StoredLog(open_directory(str(tmp_path / "checkpoint/seamark")))
+    at = log_of(tmp_path / "checkpoint/seamark")
+
+    def others_go_on() -> None:
+        query.run(0, 1)
+        for number in range(1, 4):
+            (at / f"{number}.json").unlink()
+
+    sleeps_before(StoredLog, "entry", others_go_on, monkeypatch)
+    assert sorted(log.entries()) == [5]
+    query.end_spark()
+    (at / "5.json").unlink()
+    with pytest.raises(CorruptRecordError, match="entries are missing below the newest"):
+        query.plan(IDS)
