@@ -4,6 +4,7 @@ The envelope is read by Spark's own expressions, no Python is called for a row. 
 Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhaps in a `payload`).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -47,12 +48,12 @@ _FIELDS = (
 )
 _SCHEMA = f"schema STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: {_FIELDS}>>>"
 _CORRUPT = "_seamark_corrupt"
-_ROUNDED = (
-    r'"(?:%s)"\s*:\s*(?:[\[{][^\]}]*?[\[:,]\s*)?'
-    r"-?(?=[0-9]*[.eE])[0.]*[1-9](?:\.?[0-9]){14,}\.?[1-9]"
-)
+_TEXTS = (StringType, CharType, VarcharType)
+_EXACT = re.compile(r"decimal\(|string|char\(")
+_DIGITS = r"-?(?=[0-9]*[.eE])[0.]*[1-9](?:\.?[0-9]){14,}\.?[1-9]"
+_ROUNDED = r'"(?:%s)"\s*:\s*(?:[\[{](?:[^\]}]*?[\[:,])?\s*)?' + _DIGITS
 """JSON in which a field, or a list or object in it, has a number of more than 15 digits that Spark
-would read as a double."""
+would read as a double, for a text too. Few records have any such number: `_DIGITS` is quicker."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a long value that a change has left as it was."""
 _PLACEHOLDERS = (_PLACEHOLDER, "b68a35a7-17ad-35b3-af2a-ae46edb4545a")
@@ -180,29 +181,43 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
     key = F.col("key") if "key" in df.columns else F.lit(None)
     records = df.where(F.col("value").isNotNull())
     both = F.concat_ws(" ", key.cast("string"), F.col("value").cast("string"))
-    decimals = [rf"\Q{f.name}\E" for f in columns if "decimal(" in f.dataType.simpleString()]
-    rounded = both.rlike(_ROUNDED % "|".join(decimals)) if decimals else F.lit(False)
+    texts = [f.name for f in columns if isinstance(f.dataType, _TEXTS)]
+    decimals = [
+        rf"\Q{f.name}\E"
+        for f in columns
+        if f.name not in texts and _EXACT.search(f.dataType.simpleString())
+    ]
+    long = F.when(both.rlike(r"[\[:,]\s*" + _DIGITS), both) if texts or decimals else F.lit(None)
     records = records.select(
-        key.alias("key"), _json("value", whole).alias("read"), rounded.alias("rounded")
+        key.alias("key"), _json("value", whole).alias("read"), long.alias("long")
     )
+    rounded = F.col("long").rlike(_ROUNDED % "|".join(decimals)) if decimals else F.lit(None)
+    rounded = F.coalesce(rounded, F.lit(False))
     read, change = F.col("read"), F.col("change")
     plain = F.struct(*(read[name].alias(name) for name in envelope.names))
-    is_read = read.isNotNull() & read[_CORRUPT].isNull() & ~F.col("rounded")
+    is_read = read.isNotNull() & read[_CORRUPT].isNull() & ~rounded
     fields_of = F.lit(None)
     if "schema" in whole.names:
         rows = F.filter(read["schema"]["fields"], lambda f: f["field"].isin("before", "after"))
         fields_of = F.get(rows, F.lit(0))["fields"]
     records = records.select(
         "key", is_read.alias("is_read"), F.coalesce(read["payload"], plain).alias("change"),
-        fields_of.alias("types"),
+        fields_of.alias("types"), "long",
     )  # fmt: skip
     row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
     # An update without its row, as of MongoDB's connector, would write nulls over the values.
     is_empty = change["op"].isin(*_OPS) & (change["op"] != "d") & row.isNull()
     unread = ~F.col("is_read") | change["op"].isNull() | is_empty
     records = records.select(
-        "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types"
+        "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types", "long"
     )
+    unread = F.col("unread")
+    for name in texts:  # a double's text is often as the JSON has it
+        as_given = rf'"\Q{name}\E"\s*:\s*([-+.0-9eE]+)'
+        given = F.regexp_extract_all("long", F.lit(as_given), F.lit(1))
+        is_long = F.col("long").rlike(_ROUNDED % rf"\Q{name}\E")
+        altered = is_long & ~F.array_contains(given, F.col("row")[name])
+        unread |= F.coalesce(altered, F.lit(False))
     fields = []
     for number, name in enumerate(columns.names):
         value = F.col("row")[name]
@@ -219,7 +234,7 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
             below = F.concat_ws(" ", type_["items"], type_["values"], type_["fields"])
             is_nested = isinstance(columns[name].dataType, ArrayType | MapType | StructType)
             fields.append((below if is_nested else type_["name"]).alias(f"_type_{number}"))
-    return records.select("op", "unread", *fields)
+    return records.select("op", unread.alias("unread"), *fields)
 
 
 def _json(column: str, kind: StructType) -> Column:

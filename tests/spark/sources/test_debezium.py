@@ -262,7 +262,8 @@ def test_a_number_that_spark_would_read_as_a_double_is_unreadable(spark: SparkSe
         "1.234567890123456789E-6": "unreadable", '"12345678901234567.125"': "insert",
     }  # fmt: skip
     text = '{"before": null, "after": {"id": 1, "d": 0.12345678901234567, "n": %s}, "op": "c"}'
-    for kind, around in (("DECIMAL(38,10)", "%s"), ("ARRAY<DECIMAL(38,10)>", "[1.5, %s]")):
+    lists = [("ARRAY<DECIMAL(38,10)>", around) for around in ("[1.5, %s]", "[%s]", "[ %s]")]
+    for kind, around in [("DECIMAL(38,10)", "%s"), *lists]:
         changes = [(text % (around % number)).encode() for number in numbers]
         found = rows(spark, *changes, schema=f"id BIGINT, d DOUBLE, n {kind}")
         assert [row.op for row in found] == list(numbers.values())
@@ -271,6 +272,26 @@ def test_a_number_that_spark_would_read_as_a_double_is_unreadable(spark: SparkSe
                 last = row.n if around == "%s" else row.n[-1]
                 assert last == Decimal(number.strip('"'))
         assert {row.d for row in found if row.op == "insert"} == {0.12345678901234567}
+
+
+def test_a_text_keeps_every_digit_of_a_number_or_is_unreadable(spark: SparkSession) -> None:
+    """A decimal of `decimal.format=NUMERIC`, or any other number, in a column of strings."""
+    numbers = {
+        "12345678901234567890": "insert", "0.30000000000000004": "insert", "-7.25": "insert",
+        "12345678901234567890.50": "unreadable", "0.1000000000000000000001": "unreadable",
+        '"12345678901234567890.50"': "insert", "null": "insert",
+    }  # fmt: skip
+    text = '{"before": null, "after": {"id": 1, "d": 0.12345678901234567, "n": %s}, "op": "c"}'
+    for kind, around in (("STRING", "%s"), ("VARCHAR(40)", "%s"), ("ARRAY<STRING>", "[%s]")):
+        changes = [(text % (around % number)).encode() for number in numbers]
+        found = rows(spark, *changes, schema=f"id BIGINT, d DOUBLE, n {kind}")
+        wanted = dict(numbers)
+        if around != "%s":  # whether a text within is the JSON's is not looked at
+            wanted["0.30000000000000004"] = "unreadable"
+        assert [row.op for row in found] == list(wanted.values()), kind
+        for number, row in zip(numbers, found, strict=True):
+            if row.op == "insert" and number != "null":
+                assert (row.n if around == "%s" else row.n[0]) == number.strip('"')
 
 
 @pytest.mark.parametrize("kind", ["INT", "BIGINT", "DATE", "STRING"])
