@@ -58,7 +58,7 @@ def test_refused_before_a_row_is_written(name: str, tmp_path: Path) -> None:
     options = {"sink": name, "checkpointlocation": f"{tmp_path}/checkpoint", **given}
     schema = tuple(Column(f.name, f.dataType.simpleString()) for f in columns.fields)
     projection = Projection.of(sink_of_options(options), schema)
-    writer = BatchWriter(options, "0" * 32, projection, Try(1, 1, None))
+    writer = BatchWriter(options, "0" * 32, "", projection, Try(1, 1, None))
     rows = {"id": [1]} if columns is IDS else {"key": ["a"], "value": ["b"]}
     (tmp_path / "task").write_bytes(cloudpickle.dumps((writer, pa.RecordBatch.from_pydict(rows))))
     program = TASK.format(package=package, task=f"{tmp_path}/task")
