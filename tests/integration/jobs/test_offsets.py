@@ -238,7 +238,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_refused(
 
     def copied() -> None:
         frame = spark_session("tests").readStream.format("kafka").options(**plain).load()
-        value = frame.selectExpr("CAST(value AS INT) AS n")
+        value = frame.selectExpr("CAST(CAST(value AS STRING) AS INT) AS n")
         writer = sm.write_stream(value, sm.FileSink(str(tmp_path / "plain/rows"), "json"))
         writer = writer.option("checkpointLocation", str(tmp_path / "location"))
         writer.trigger(availableNow=True).start().awaitTermination()
