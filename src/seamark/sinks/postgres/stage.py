@@ -181,10 +181,8 @@ def _move(
     connection.execute(f"LOCK TABLE ONLY {target} IN ROW EXCLUSIVE MODE")  # nobody alters it now
     columns = connection.execute(_COLUMNS, [target, stage]).fetchall()
     names = [name for name, _ in columns if name != _OP.name]
-    of, altered = (
-        (committable.place, committable.target, committable.keys),
-        any(a for _, a in columns),
-    )
+    of = (committable.place, committable.target, committable.keys)
+    altered = any(differs for _, differs in columns)
     if altered or of not in fit:
         _require_fit(connection, committable, altered=altered)
         fit.add(of)
