@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seamark.verify.history import UNKNOWN, Anomaly, Growing, Kind, Numbers, Read, partitions_of
 
@@ -29,6 +30,8 @@ HIDDEN_S = 60.0
 """How long a transaction left open may hide a committed row of a log."""
 AT_ONCE_S = 1.0
 """The same for a table: nothing there hides one."""
+AT_A_TIME = 1 << 16
+"""Rows of a log whose order is judged in one step, which takes some 100 bytes for each."""
 
 
 @dataclass
@@ -58,7 +61,7 @@ class _Sink:
 class _Reader:
     """What one reader has seen: counts for each row; and of a log its places and newest rows."""
 
-    seen: Growing = field(default_factory=Growing)
+    seen: Growing = field(default_factory=lambda: Growing(0, np.int32))
     places: list[Numbers] = field(default_factory=list)
     numbers: list[Numbers] = field(default_factory=list)
     ends: dict[int, int] = field(default_factory=dict)
@@ -74,10 +77,10 @@ class Checker:
 
     def __init__(self, ordered: bool = True) -> None:
         self._ordered = ordered
-        self._keys = Growing(UNKNOWN)
-        self._times = Growing(1)
+        self._keys = Growing(UNKNOWN, np.int32)
+        self._times = Growing(1, np.int32)
         self._acknowledged = Growing(False, np.bool_)
-        self._epochs = Growing(UNKNOWN)
+        self._epochs = Growing(UNKNOWN, np.int32)
         self._committed_s = Growing(_NEVER, np.float64)
         self._sinks: dict[str, _Sink] = {}
         self._readers: dict[tuple[str, str], _Reader] = {}
@@ -135,7 +138,7 @@ class Checker:
         numbers = self._known(sink, read)
         if read.places is not None:
             self._judge_places(sink, reader, read)
-        counts = np.bincount(numbers, minlength=self.count)
+        counts = np.bincount(numbers, minlength=self.count).astype(np.int32)
         reader.seen.grow(self.count)
         if read.whole:
             gone = (reader.seen.values > 0) & (counts == 0)
@@ -212,7 +215,7 @@ class Checker:
         sink.phantoms = max(sink.phantoms, len(phantoms)) if read.whole else sink.phantoms
         return read.numbers[known]
 
-    def _judge_hidden(self, sink: _Sink, read: Read, counts: Numbers) -> None:
+    def _judge_hidden(self, sink: _Sink, read: Read, counts: NDArray[np.int32]) -> None:
         waited_s = read.begun_s - self._committed_s.values
         hidden = (counts == 0) & (waited_s > (AT_ONCE_S if read.atomic else HIDDEN_S))
         if hidden.any():
@@ -235,16 +238,22 @@ class Checker:
         for place in read.places[_lasts(partitions_of(read.places))]:
             reader.ends[int(partitions_of(place))] = int(place)
         if self._ordered:
-            self._judge_order(sink, reader, read)
+            reader.seen.grow(self.count)
+            met = np.zeros(self.count, bool) if read.whole else reader.seen.values > 0
+            for first in range(0, len(read.numbers), AT_A_TIME):
+                self._judge_order(sink, reader, read, first, met)
 
-    def _judge_order(self, sink: _Sink, reader: _Reader, read: Read) -> None:
-        """A key's numbers must rise. A repetition is a duplicate, told as such."""
-        numbers = read.numbers[(read.numbers >= 0) & (read.numbers < self.count)]
+    def _judge_order(
+        self, sink: _Sink, reader: _Reader, read: Read, begin: int, met: NDArray[np.bool_]
+    ) -> None:
+        """A key's numbers must rise. A repetition, of a row `met` before, is a duplicate, told as
+        such. Judges AT_A_TIME rows from `begin` on."""
+        numbers = read.numbers[begin : begin + AT_A_TIME]
+        numbers = numbers[(numbers >= 0) & (numbers < self.count)]
         _, first = np.unique(numbers, return_index=True)
         numbers = numbers[np.sort(first)]
-        if not read.whole:
-            reader.seen.grow(self.count)
-            numbers = numbers[reader.seen.values[numbers] == 0]
+        numbers = numbers[~met[numbers]]
+        met[numbers] = True
         if not len(numbers):
             return
         keys = self._keys.values[numbers]

@@ -118,7 +118,8 @@ class Growing:
     def grow(self, count: int) -> None:
         """Be at least `count` long; new values are `fill`."""
         if count > len(self._room):
-            more: NDArray[Any] = np.full(max(count, 2 * len(self._room)), self.fill, self.dtype)
+            room = max(count, len(self._room) * 5 // 4)
+            more: NDArray[Any] = np.full(room, self.fill, self.dtype)
             more[: self._count] = self._room[: self._count]
             self._room = more
         self._count = max(count, self._count)

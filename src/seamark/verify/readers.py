@@ -26,15 +26,15 @@ POLLS_S = {"first": 0.5, "second": 1.3}
 """The readers of a table, and the shortest pause of each; a longer read has a longer pause."""
 REREAD_S, REREAD_WITHIN_S = 10.0, 60.0
 """The same for the reader that begins a topic anew each time; and its patience."""
-_ROW = np.dtype(
-    [("fields", ">i2"), ("n", ">i4"), ("number", ">i8"), ("t", ">i4"), ("times", ">i8")]
-)
+_ROW = np.dtype([("fields", ">i2"), ("length", ">i4"), ("number", ">i8")])
 _HEADER = 19
 """Bytes before the first row of PostgreSQL's binary COPY."""
-_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
+_NOTHING = np.zeros(0, np.int64), None
 
 Numbering = Callable[[bytes, bytes], tuple[int, int]]
 """Returns a row's number and how often it counts, from a message's key and value."""
+Query = Callable[[], tuple[Numbers, Numbers | None]]
+"""Returns the numbers of a table's rows, and how often each counts; None is once."""
 
 
 def log_consumer(servers: str, topic: str, isolation: str = "read_committed") -> Any:
@@ -290,9 +290,7 @@ class _Rows:
 class WatchedTable(WatchedSink):
     """A table, read as a whole by one query again and again. `query` returns numbers and times."""
 
-    def __init__(
-        self, name: str, stream: str, query: Callable[[], tuple[Numbers, Numbers]]
-    ) -> None:
+    def __init__(self, name: str, stream: str, query: Query) -> None:
         super().__init__(name, stream)
         self._query = query
 
@@ -322,16 +320,15 @@ class WatchedTable(WatchedSink):
         return Read(self.name, reader, begun_s, time.time(), numbers, atomic=True, times=times)
 
 
-def postgres_query(url: str, table: str, number: str) -> Callable[[], tuple[Numbers, Numbers]]:
+def postgres_query(url: str, table: str, number: str) -> Query:
     """Return a query of a table of rows; `number` is SQL. A table that is missing is empty."""
 
-    def query() -> tuple[Numbers, Numbers]:
+    def query() -> tuple[Numbers, Numbers | None]:
         import psycopg
 
         # Rows without a number are phantoms.
         sql = (
-            f"COPY (SELECT coalesce(({number})::bigint, -1), 1::bigint FROM {table}) "
-            "TO STDOUT (FORMAT binary)"
+            f"COPY (SELECT coalesce(({number})::bigint, -1) FROM {table}) TO STDOUT (FORMAT binary)"
         )
         try:
             with (
@@ -347,17 +344,15 @@ def postgres_query(url: str, table: str, number: str) -> Callable[[], tuple[Numb
             raise OperationFailedError(f"{table} cannot be read: {error}") from error
         (extension,) = struct.unpack(">i", data[15:_HEADER])
         rows = np.frombuffer(memoryview(data)[_HEADER + extension : -2], _ROW)
-        return rows["number"].astype(np.int64), rows["times"].astype(np.int64)
+        return rows["number"].astype(np.int64), None
 
     return query
 
 
-def sqlite_query(
-    database: Path, table: str, number: str, times: str = "1"
-) -> Callable[[], tuple[Numbers, Numbers]]:
+def sqlite_query(database: Path, table: str, number: str, times: str = "1") -> Query:
     """As `postgres_query`, of an SQLite database; `times` is SQL too."""
 
-    def query() -> tuple[Numbers, Numbers]:
+    def query() -> tuple[Numbers, Numbers | None]:
         if not database.exists():
             return _NOTHING
         # Not mode=ro: SQLite may take a journal that a commit is just deleting for a crashed
