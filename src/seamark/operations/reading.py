@@ -47,7 +47,8 @@ RUN_NAME = "__seamark_explain__"
 
 
 def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]:
-    """Return the guarantee report of each job declared by the program at `app`, by job name.
+    """Return the guarantee report of each job declared by the program at `app`, by job name; by
+    name and place, where another one has the name.
 
     The program is executed to its end, without arguments, under another `__name__`: jobs must be
     declared at its top level and run under ``if __name__ == "__main__":``. A query of
@@ -55,7 +56,12 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     ask the real systems. Raises UserError if there is no such file, or
     no job in it; the program's own exceptions pass through.
     """
-    return {job.declaration.name: job.report(preflight=preflight) for job in declared_jobs(app)}
+    reports: dict[str, GuaranteeReport] = {}
+    for job in declared_jobs(app):
+        declared = job.declaration
+        name, place = declared.name, f"{declared.checkpoint.storage}/{declared.directory}"
+        reports[f"{name} in {place}" if name in reports else name] = job.report(preflight=preflight)
+    return reports
 
 
 def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> "list[Job]":

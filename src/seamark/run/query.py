@@ -57,7 +57,7 @@ from seamark.run.jvm_writer import jvm_writer
 from seamark.run.keyed_process import check_keyed
 from seamark.run.pre_commit import RESULT_SCHEMA, Order, pre_commit
 from seamark.run.start_checks import StartChecks, offsets_of
-from seamark.run.stop_signals import program_has_ended
+from seamark.run.stop_signals import program_has_ended, stopped_by_program
 from seamark.run.stream_watch import watch_stream
 from seamark.run.task_attempt import EpochTasks
 from seamark.spark.function_session import OF_THE_STREAM, function_sessions
@@ -606,7 +606,7 @@ class StreamRun(QueryRun):
         }
 
     def _failed(self, error: BaseException, cause: BaseException | None = None) -> None:
-        if not self._stopping:
+        if not self._stopping and not stopped_by_program(self._spark):
             error.__cause__ = cause or error.__cause__
             self._error = error
 

@@ -13,6 +13,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
@@ -25,6 +26,8 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 30
 """How long the JVM waits for the job. Cluster managers kill a driver about then."""
 
+_STOP_S = 30.0
+"""How long PySpark may take from the end of Java's context to that of its own."""
 _BEFORE_SPARK = 100
 """Priority among Hadoop's shutdown hooks; Spark's is 40, those of file systems 10."""
 
@@ -63,6 +66,22 @@ def program_has_ended() -> bool:
         thread.is_alive() and not thread.daemon and not thread.name.startswith("seamark-")
         for thread in threading.enumerate()
     )
+
+
+def stopped_by_program(spark: SparkSession) -> bool:
+    """Tell whether the program has called ``spark.stop()``, which ends its queries too. A context
+    that Java has ended, as for an application that its cluster kills, is not the program's doing:
+    PySpark keeps that one."""
+    context = spark.sparkContext
+    try:
+        deadline = time.monotonic() + _STOP_S
+        while (java := context._jsc) is not None and java.sc().isStopped():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)  # PySpark drops it once Java has stopped
+    except (Py4JError, OSError):  # the JVM has ended
+        return False
+    return java is None
 
 
 class _Stop:

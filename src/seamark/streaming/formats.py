@@ -126,8 +126,11 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The job's name. A directory may be hidden: files' readers pass over ``_checkpoints``."""
-        return self.query_name or self.directory.lstrip("_.-") or self.directory
+        """The job's name, which becomes part of ids: the query's, or the location's last part, with
+        a hyphen for what a job's name cannot have. A directory may be hidden: files' readers pass
+        over ``_checkpoints``."""
+        given = self.query_name or unquote(self.directory)
+        return re.sub("[^A-Za-z0-9._-]+", "-", given).lstrip("_.-")[:128] or "query"
 
 
 @dataclass(frozen=True)

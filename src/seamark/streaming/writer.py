@@ -14,7 +14,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.config import CheckpointConfig
-from seamark.api.declarations import check_name
 from seamark.api.rest_config import RestConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.write_ahead import EpochToken
@@ -148,8 +147,9 @@ class DataStreamWriter:
         )
 
     def queryName(self, queryName: str) -> "DataStreamWriter":
-        """Set the query's name; it is the job's name as well."""
-        self._query_name = check_name(queryName, "write_stream: queryName")
+        """Set the query's name; the job's name is made of it."""
+        _text(queryName, "queryName")
+        self._query_name = queryName
         return self
 
     def trigger(
@@ -262,9 +262,6 @@ class DataStreamWriter:
     def _job(self) -> StreamJob:
         given = dict(self._options)
         place = Place(self._location(given), self._query_name)
-        check_name(
-            place.name, f"write_stream: the last part of {LOCATION} (queryName sets another)"
-        )
         job = StreamJob(place, self._trigger, self._output_mode, self._checkpoint, self._rest)
         sink = self._sink
         if sink is None and (self._format or "").lower() == "memory":

@@ -32,7 +32,10 @@ from seamark.api.settings import (
 )
 from seamark.files.deadline import call_within
 from seamark.jobs.checkpoint_history import jobs_in
+from seamark.jobs.registry import list_jobs
 from seamark.model.errors import ConfigurationError
+from seamark.model.job_state import JobState
+from seamark.operations.reading import explain
 from seamark.run.supervision import Supervisor
 from seamark.sinks.sqlite import database
 from seamark.streaming.query import StreamQuery
@@ -447,7 +450,6 @@ def test_what_does_not_fit_together_is_refused_by_name(tmp_path: Path, rate: Dat
         (sm.write_stream(rate).option("checkpointLocation", location), "where the rows go"),
         (sm.write_stream(rate, sink).option("checkpointLocation", location).option("path", "/x"),
          "path and a sink are given"),
-        (sm.write_stream(rate, sink).option("checkpointLocation", location + "/a b"), "queryName"),
     ):  # fmt: skip
         with pytest.raises(ConfigurationError, match=said):
             writer.start()
@@ -522,3 +524,53 @@ def test_ctrl_c_at_a_prompt_leaves_sparks_log_as_it_was(tmp_path: Path) -> None:
     (line,) = [line for line in done.stdout.splitlines() if "level" in line]
     before, after = line.split()[-2:]
     assert before == after != "OFF", done.stderr
+
+
+STOPPED = """
+import sys, time
+import seamark as sm
+from pyspark.sql import SparkSession
+out, location, wanted = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+writer = sm.write_stream(rows).format("json").option("path", out)
+query = writer.option("checkpointLocation", location).trigger(processingTime="1 second").start()
+while query.lastProgress is None or query.lastProgress.batchId < int(wanted):
+    time.sleep(0.1)
+spark.stop()
+"""
+
+
+def test_a_program_that_stops_spark_ends_its_queries_in_order(tmp_path: Path) -> None:
+    """As many scripts do in their last line, without `query.stop()`."""
+    out = tmp_path / "out"
+    for wanted in (2, 5):
+        command = [sys.executable, "-c", STOPPED, str(out), str(tmp_path / "s/location")]
+        done = subprocess.run([*command, str(wanted)], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        (job,) = list_jobs((tmp_path / "s").as_uri())
+        assert (job.state, job.reason) == (JobState.FINISHED, "")
+        numbers = [json.loads(line)["value"] for file in out.glob("*.json")
+                   for line in file.read_text().splitlines()]  # fmt: skip
+        assert sorted(numbers) == list(range(len(numbers)))
+        assert len(numbers) >= (wanted - 1) * 50
+
+
+TWO_QUERIES = """
+import seamark as sm
+from pyspark.sql import SparkSession
+rows = SparkSession.builder.getOrCreate().readStream.schema("id BIGINT").json({there!r})
+for name in ("clicks", "views"):
+    location = {there!r} + "/out/" + name + "/_checkpoints"
+    writer = sm.write_stream(rows).option("checkpointLocation", location)
+    writer.format("json").start({there!r} + "/out/" + name)
+"""
+
+
+def test_explain_shows_both_of_two_queries_of_one_name(tmp_path: Path, spark: SparkSession) -> None:
+    """Their locations have the same last part, which names them."""
+    app = tmp_path / "app.py"
+    app.write_text(TWO_QUERIES.format(there=str(tmp_path)))
+    second = f"checkpoints in file://{tmp_path}/out/views/_checkpoints"
+    assert [*explain(app)] == ["checkpoints", second]

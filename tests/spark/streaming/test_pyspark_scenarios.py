@@ -120,6 +120,40 @@ def test_a_querys_names(
     assert after["rows"] == [1, 2]
 
 
+ODD_NAMES = ["Orders by minute", "a/b", "日本", "_hidden", "50%41", "x" * 200, " blank ", 'q"uo?#']
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_query_may_have_any_name(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """And a location any last part. The second run goes on where the first one ended."""
+
+    def scenario(twin: Twin) -> Any:
+        seen = []
+        for number in (1, 2):
+            twin.add(number)
+            writer = to_files(twin, twin.read()).queryName(name)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination(60)
+            seen.append((query.name, query.lastProgress.name, ids(twin)))
+        twin.add(3)
+        of_the_location = twin.write(twin.read(), name.strip()[:100]).format("json")
+        query = of_the_location.trigger(availableNow=True).start(str(twin.directory / "other"))
+        query.awaitTermination(60)
+        return *seen, (query.name, ids(twin, "other"))
+
+    first, second, third = both(scenario, tmp_path, spark)
+    assert (first[2], second[2], third[1]) == ([1], [1, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize("name", ["", " ", None, 7])
+def test_a_name_that_is_none(tmp_path: Path, spark: SparkSession, name: Any) -> None:
+    def scenario(twin: Twin) -> Any:
+        with pytest.raises(Exception, match=r"(?i)queryName"):
+            to_files(twin, twin.read()).queryName(name)
+
+    both(scenario, tmp_path, spark)
+
+
 def test_a_name_that_is_taken_is_refused_and_its_query_goes_on(
     tmp_path: Path, spark: SparkSession
 ) -> None:
