@@ -62,6 +62,7 @@ class FindingCode(Enum):
     SV006 = "confirmed-rows-may-be-lost", Severity.WARNING
     SV007 = "settings-refused", Severity.ERROR
     SV008 = "quicker-mode-possible", Severity.NOTE
+    SV009 = "rows-refused-late", Severity.NOTE
     PG001 = "no-prepared-transactions", Severity.ERROR
     PG002 = "too-few-prepared-transactions", Severity.WARNING
     PG003 = "stages-published", Severity.WARNING

@@ -17,6 +17,7 @@ from seamark.sinks.internal.servers import Findings, quicker
 from seamark.sinks.postgres import ledger, stage
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, driver, within
+from seamark.sinks.postgres.stage_rules import met_late
 from seamark.sinks.postgres.table import Table
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ class TableFacts:
     """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it, "" if
     they do; `lacks` and `lacks_ledger` list this user's missing privileges; `bound`: row policies
     bind this user; `published_by`: the publications of every new table; `unlogged`: the tables
-    emptied by a crash; `foreign`: the partitions of another server."""
+    emptied by a crash; `foreign`: the partitions of another server; `late`: what meets staged rows
+    after the decision alone."""
 
     user: str
     table: Table | None = None
@@ -70,6 +72,7 @@ class TableFacts:
     published_by: Sequence[str] = ()
     unlogged: Sequence[str] = ()
     foreign: Sequence[str] = ()
+    late: Sequence[str] = ()
 
 
 def look(sink: "PostgresSink", context: SinkContext, name: str, *, start: bool) -> Findings:
@@ -171,11 +174,17 @@ def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> Ta
     values = [_needed(sink), of_ledger, quoted(table.schema, ledger.NAME), table.sql]
     parts = tables.volatile(connection, table)
     volatile = ([n for foreign, n in parts if foreign is of] for of in (False, True))
+    written = target_columns(context.schema, sink.op)
+    found = (
+        [table.find(name) for name in names] for names in ([c.name for c in written], sink.keys)
+    )
+    names, keys = ([column.name for column in columns if column] for columns in found)
+    late = () if sink.mode == "prepared" else met_late(connection, table, names, keys)
     return TableFacts(
         user,
         table,
-        tables.misfit(connection, table, target_columns(context.schema, sink.op), sink.keys),
-        *(*connection.execute(asked, values).fetchone(), *volatile),
+        tables.misfit(connection, table, written, sink.keys),
+        *(*connection.execute(asked, values).fetchone(), *volatile, late),
     )
 
 
@@ -269,6 +278,13 @@ def table_findings(sink: "PostgresSink", name: str, facts: TableFacts) -> Findin
         )
         remedy = "publish the tables by name (FOR TABLE …), or use mode='prepared'"
         yield Finding(FindingCode.PG003, name, found, remedy)
+    if late := ", ".join(facts.late):
+        found = f"a row that {late} of {table.sql} refuses is found after the decision alone"
+        remedy = (
+            "see to it that none is, or take mode='prepared': it stops the job until the table is "
+            "mended, and becomes no dead letter"
+        )
+        yield Finding(FindingCode.SV009, name, found, remedy)
     if not facts.may_create:
         found = f"mode={sink.mode!r} makes stage tables beside {table.sql}, and this user may not"
         remedy = f"GRANT CREATE ON SCHEMA {quoted(table.schema)} TO {facts.user}"

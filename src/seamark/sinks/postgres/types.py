@@ -45,13 +45,14 @@ _NAMES = {
 class ColumnType:
     """A column's type from the catalog: ``enum`` for any enum, the base type for a domain. `shown`
     is the server's spelling; `modifier` its length, scale or precision (pg_attribute.atttypmod);
-    `element` the element type of an array."""
+    `element` the element type of an array; `base` is below a domain that is NOT NULL, else ""."""
 
     name: str
     oid: int
     shown: str
     modifier: int = -1
     element: "ColumnType | None" = None
+    base: str = ""
 
 
 def kind(spark_type: str) -> str:
