@@ -66,6 +66,7 @@ class FindingCode(Enum):
     PG001 = "no-prepared-transactions", Severity.ERROR
     PG002 = "too-few-prepared-transactions", Severity.WARNING
     PG003 = "stages-published", Severity.WARNING
+    PG004 = "too-few-locks", Severity.WARNING
     RD001 = "no-append-only-file", Severity.ERROR
 
     def __init__(self, title: str, severity: Severity) -> None:

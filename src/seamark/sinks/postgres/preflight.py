@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
 OLDEST_VERSION = 13
 """The first version with 64-bit transaction ids in SQL."""
+_LOCKS_OF_A_STAGE = 7
+"""Of its table, that of long values, their types and indexes, from the move to the commit."""
 _SERVER = """
 SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int,
        ARRAY(SELECT f FROM unnest(ARRAY['pg_control_system()', 'pg_current_wal_lsn()',
              'pg_walfile_name(pg_lsn)']) f WHERE NOT has_function_privilege(f, 'EXECUTE')),
+       current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int
+       + current_setting('max_prepared_transactions')::int),
        current_setting('fsync'), current_setting('full_page_writes')
 """
 _TABLE = """
@@ -45,12 +49,13 @@ _IN_SCHEMA = """ OR EXISTS (
 @dataclass(frozen=True)
 class ServerFacts:
     """A server's settings. `denied`: the functions of a server's history that this user may not
-    call; `off`: the settings of crash safety that are turned off."""
+    call; `locks`: how many it can hold; `off`: the settings of crash safety that are turned off."""
 
     version: int
     standby: bool
     most_prepared: int
     denied: Sequence[str] = ()
+    locks: int = 6400
     off: tuple[str, ...] = ()
 
 
@@ -157,10 +162,11 @@ def _is_denied(error: BaseException) -> bool:
 
 def ask_server(connection: Any) -> ServerFacts:
     """Return the server's settings."""
-    standby, prepared, denied, *safety = connection.execute(_SERVER).fetchone()
+    standby, prepared, denied, locks, *safety = connection.execute(_SERVER).fetchone()
     names = ("fsync", "full_page_writes")
     off = tuple(name for name, value in zip(names, safety, strict=True) if value == "off")
-    return ServerFacts(connection.info.server_version // 10_000, standby, prepared, denied, off)
+    version = connection.info.server_version // 10_000
+    return ServerFacts(version, standby, prepared, denied, locks, off)
 
 
 def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> TableFacts:
@@ -227,6 +233,15 @@ def server_findings(
         found = f"this user may not call {denied}: a transaction's number proves nothing without"
         remedy = f"GRANT EXECUTE ON FUNCTION {denied} TO the user, or take mode='staged'"
         yield Finding(FindingCode.SV003, name, found, remedy)
+    if sink.mode != "prepared" and (wanted := context.tasks * _LOCKS_OF_A_STAGE) > facts.locks:
+        yield Finding(
+            FindingCode.PG004,
+            name,
+            f"one transaction moves the stages of {context.tasks} tasks, with {wanted} locks, and "
+            f"the server has room for {facts.locks}: no commit ends while there are too few",
+            f"set max_locks_per_transaction to {wanted // facts.locks + 1} times its value and "
+            'restart the server, lower spark.sql.shuffle.partitions, or give PostgresSink mode="prepared"',
+        )
     for setting in facts.off:
         found = (
             f"{setting} is off at the server: rows that it has confirmed can be gone, or the table "
