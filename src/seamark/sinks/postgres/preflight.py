@@ -240,7 +240,8 @@ def server_findings(
             f"one transaction moves the stages of {context.tasks} tasks, with {wanted} locks, and "
             f"the server has room for {facts.locks}: no commit ends while there are too few",
             f"set max_locks_per_transaction to {wanted // facts.locks + 1} times its value and "
-            'restart the server, lower spark.sql.shuffle.partitions, or give PostgresSink mode="prepared"',
+            "restart the server, lower spark.sql.shuffle.partitions, or give PostgresSink "
+            'mode="prepared"',
         )
     for setting in facts.off:
         found = (
