@@ -168,6 +168,13 @@ LATE = {  # what meets rows after the decision: statements, a refused text, the 
     "expression": ("CREATE INDEX ON {t} ((text::int))", "x", "22P02"),
     "gin": ("CREATE INDEX ON {t} USING gin ((text::jsonb))", "{", "22P02"),
     "condition": ("CREATE INDEX ON {t} (id) WHERE text::int > 5", "x", "22P02"),
+    "generated": ("ALTER TABLE {t} ADD n int GENERATED ALWAYS AS (text::int) STORED", "x", "22P02"),
+    "required": (
+        "ALTER TABLE {t} ADD n text GENERATED ALWAYS AS (nullif(text, 'x')) STORED NOT NULL, "
+        "ADD o text DEFAULT 'o', ADD m text GENERATED ALWAYS AS ('1'::text || o) STORED",
+        "x",
+        "23514",
+    ),
     "both": ("CREATE INDEX ON {t} ((text::int)) WHERE id < 20", "x", "22P02"),
 }
 

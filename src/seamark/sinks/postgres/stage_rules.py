@@ -1,6 +1,6 @@
 """What a stage takes over from its target, to refuse a row before the decision instead of after it:
-CHECKs, the need of a partition, and the indexes that a row may be too long for, or whose
-expressions fail on it. What depends on other rows or tables stays out (`met_late`).
+CHECKs, generated columns, the need of a partition, and the indexes that a row may be too long for,
+or whose expressions fail on it. What depends on other rows or tables stays out (`met_late`).
 """
 
 import re
@@ -46,6 +46,18 @@ FROM part HAVING bool_or(partdefid = 0 AND NOT whole) AND NOT EXISTS (
 """
 """Whether a partitioned table has a place for the row, if no other columns tell. The newest
 partition comes first: most rows are for it. A `whole` table takes all rows, by their hashes."""
+_GENERATED = """
+SELECT format('CONSTRAINT "generated %%s"', a.attnum), format('num_nulls((%%s)::%%s) <= %%s',
+  pg_get_expr(d.adbin, d.adrelid), format_type(a.atttypid, a.atttypmod), 1 - a.attnotnull::int)
+FROM pg_attribute a JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
+WHERE a.attrelid = to_regclass(%(table)s) AND a.attgenerated = 's' AND NOT EXISTS (
+  SELECT FROM pg_depend p WHERE (p.refclassid, p.refobjid) = ('pg_class'::regclass, a.attrelid)
+  AND p.refobjsubid <> a.attnum AND p.refobjsubid <> ALL (%(given)s::int4[])
+  AND ((p.classid, p.objid) = ('pg_attrdef'::regclass, d.oid)
+    OR (p.classid, p.objid, p.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum::int4)))
+"""
+"""Whether the generated columns have a value, as far as the given ones tell. (A text too long for
+one is cut here.)"""
 _INDEXES = """
 WITH field AS (
   SELECT i.indexrelid, pg_get_expr(i.indpred, i.indrelid) AS condition,
@@ -110,6 +122,8 @@ def rules(
                 indexes.append((like, "true", length))
         else:
             others = True
+    if any(column.computed for column in table.columns):
+        checks += connection.execute(_GENERATED, given).fetchall()
     if table.kind == "p":
         checks += connection.execute(_PARTITIONS, given).fetchall()
     for made, condition, length in connection.execute(_INDEXES, given) if others else ():
