@@ -18,6 +18,7 @@ import pytest
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import CommitFailedError, WriteRefusedError
 from seamark.model.findings import FindingCode
+from seamark.model.schema import Column
 from seamark.sinks.postgres import PostgresSink, preflight
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
@@ -317,3 +318,26 @@ def test_what_meets_rows_late_is_told_at_the_start(postgres: PostgresServer, sch
         if found:
             named = ", ".join(filter(None, ["foreign key parent", "trigger look", also]))
             assert f"a row that {named} of " in found[0].found
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert", "changes"])
+def test_a_stage_compares_by_the_tables_collations(
+    postgres: PostgresServer, schema: str, mode: str
+) -> None:
+    """The database's own knows no capitals beyond ASCII."""
+    key = "PRIMARY KEY" if mode != "staged" else ""
+    postgres.execute(
+        f"CREATE DOMAIN {schema}.given AS text COLLATE pg_c_utf8 NOT NULL; "
+        f"CREATE TABLE {schema}.orders (id bigint {key}, text text COLLATE pg_c_utf8 "
+        f"CHECK (upper(text) <> 'Ä'), other {schema}.given CHECK (upper(other) <> 'Ä'))"
+    )
+    sink = kit.sink_on(postgres, schema, mode)
+    shape = (*kit.SCHEMA, Column("other", "string"))
+    shape = (*shape, Column("op", "string")) if mode == "changes" else shape
+    sink.create_committer(kit.driver(schema=shape)).preflight()
+    writer = sink.create_selective_writer(kit.attempt(0))
+    rows = {"id": [1, 2, 3], "text": ["ä", "ö", "ö"], "other": ["ö", "ä", "ö"]}
+    batch = pa.record_batch({**rows, "op": ["insert"] * 3} if mode == "changes" else rows)
+    assert [row.index for row in writer.write_accepted(batch)] == [0, 1]
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    assert kit.visible(postgres, schema) == [3]

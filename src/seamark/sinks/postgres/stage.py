@@ -100,7 +100,7 @@ class StageWriter(CopyWriter):
                     type_ = c.type.base
                     cast = f"num_nulls({quoted(c.name)}::{c.type.shown}) = 0"
                     rule = f" CONSTRAINT {named} CHECK ({deletes} OR {cast})"
-            parts.append(f"{quoted(c.name)} {type_}{rule}")
+            parts.append(f"{quoted(c.name)} {type_}{c.type.collation}{rule}")
         stage = quoted(table.schema, self._stage)
         constraints, indexes = rules(connection, table, self._columns, stage, deletes)
         listed = ", ".join(parts + constraints)

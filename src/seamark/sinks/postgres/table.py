@@ -14,6 +14,8 @@ _DESCRIBE = """
 SELECT n.nspname, c.relname, c.relkind::text, a.attnum, a.attname,
        format_type(a.atttypid, a.atttypmod), CASE WHEN t.typtype = 'd' AND t.typnotnull
        THEN format_type(t.typbasetype, t.typtypmod) ELSE '' END,
+       CASE WHEN a.attcollation IN (0, 100) THEN '' ELSE ' COLLATE ' || a.attcollation::regcollation
+       END,
        CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END,
        b.oid::int8, CASE b.typtype WHEN 'e' THEN 'enum' ELSE b.typname END,
        e.oid::int8, CASE e.typtype WHEN 'e' THEN 'enum' ELSE e.typname END,
@@ -83,9 +85,10 @@ def describe(connection: Any, sql_name: str) -> Table | None:
         return None
     columns = []
     for row in rows:
-        number, name, shown, base, modifier, oid, type_, e_oid, e_type, e_shown, *flags = row[3:]
+        number, name, shown, base, collation, modifier, oid, type_, *others = row[3:]
+        e_oid, e_type, e_shown, *flags = others
         element = None if e_oid is None else ColumnType(e_type, e_oid, e_shown, modifier)
-        column_type = ColumnType(type_, oid, shown, modifier, element, base)
+        column_type = ColumnType(type_, oid, shown, modifier, element, base, collation)
         columns.append(Column(name, number, column_type, *flags))
     schema, table, relkind = rows[0][:3]
     return Table(schema, table, relkind, tuple(columns))
