@@ -341,3 +341,18 @@ def test_a_stage_compares_by_the_tables_collations(
     assert [row.index for row in writer.write_accepted(batch)] == [0, 1]
     assert commit(sink, writer) == [CommitOutcome.COMMITTED]
     assert kit.visible(postgres, schema) == [3]
+
+
+def test_a_check_that_is_not_enforced_refuses_nothing(
+    postgres: PostgresServer, schema: str
+) -> None:
+    if postgres.execute("SELECT current_setting('server_version_num')::int < 180000") == [(True,)]:
+        pytest.skip("PostgreSQL 18 is the first with such CHECKs")
+    postgres.execute(
+        f"CREATE TABLE {schema}.orders (id bigint, text text CHECK (text <> 'row 1') NOT ENFORCED)"
+    )
+    sink = kit.sink_on(postgres, schema, "staged")
+    writer = selective(sink)
+    assert writer.write_accepted(kit.numbers([1, 2])) == []
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    assert kit.visible(postgres, schema) == [1, 2]

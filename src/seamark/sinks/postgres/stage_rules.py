@@ -18,6 +18,7 @@ _CHECKS = """
 SELECT format('CONSTRAINT %%I', conname), pg_get_expr(conbin, conrelid), NULL, NULL
 FROM pg_constraint
 WHERE conrelid = to_regclass(%(table)s) AND contype = 'c' AND conkey <@ %(given)s::int2[]
+AND pg_get_constraintdef(oid) NOT LIKE '%% NOT ENFORCED'
 UNION ALL
 SELECT NULL, NULL, CASE WHEN indexprs IS NULL AND indpred IS NULL THEN indkey::int2[]
 ELSE '{}' END, indnkeyatts FROM pg_index JOIN pg_class i ON i.oid = indexrelid
@@ -25,7 +26,7 @@ WHERE indrelid = to_regclass(%(table)s) AND indisready
 AND (i.relam = 403 OR indexprs IS NOT NULL OR indpred IS NOT NULL)
 """
 """The CHECKs on no other columns; and each B-tree's columns, none for an index of any kind that has
-expressions or a condition."""
+expressions or a condition. A B-tree's access method is 403."""
 _PARTITIONS = """
 WITH part AS (
   SELECT p.relid, p.parentrelid, p.isleaf, t.partdefid, t.partstrat = 'h' AND (
