@@ -1,8 +1,8 @@
 """Parts of Arrow batches: what a task makes of its rows is bounded in bytes, not in rows.
 
-`numbers`, `nulls` and `constants` stand for `to_numpy`, `pa.array` and `pa.scalar`, which import
-pandas, for half a second of each new worker's CPU. So does a Python value given to a function of
-pyarrow.compute.
+`numbers`, `nulls`, `integers`, `constants` and `text_scalar` stand for `to_numpy`, `pa.array` and
+`pa.scalar`, which import pandas, for half a second of each new worker's CPU. So does a Python value
+given to a function of pyarrow.compute.
 """
 
 from collections.abc import Iterator
@@ -46,3 +46,14 @@ def constants(*values: bytes) -> pa.BinaryArray:
     offsets = np.cumsum([0, *map(len, values)], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def text_scalar(value: str) -> pa.StringScalar:
+    """Return this text."""
+    return constants(value.encode()).view(pa.string())[0]
+
+
+def integers(values: Any) -> pa.Int64Array:
+    """Return the numbers of an array of numpy's."""
+    values = np.ascontiguousarray(values, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])

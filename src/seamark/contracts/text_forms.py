@@ -10,9 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.record_batches import integers, text_scalar
+
 _CYCLE_DAYS = 146_097  # 400 years: the calendar repeats
 _FIRST_DAY, _END_DAY = -719_528, 2_932_897  # 0000-01-01, 10000-01-01
 _DAY_US = 86_400_000_000
+_NOT = pa.nulls(1).is_valid()[0]
 _SIGNED = re.compile(r"([+-]\d+)-(.*)", re.DOTALL)
 
 
@@ -54,10 +57,10 @@ def _of_times(times: pa.Array, day: int) -> pa.Array:
     if pa.types.is_timestamp(times.type) and times.type.tz is not None:
         # Arrow fails at the years 32768 and -32768 of a type with a zone.
         plain = _of_times(times.cast(pa.timestamp("us")), day)
-        return pc.binary_join_element_wise(plain, "Z", "")
+        return pc.binary_join_element_wise(plain, text_scalar("Z"), text_scalar(""))
     texts, numbers = times.cast(pa.string()), since_1970(times)
-    odd = pc.or_(pc.less(numbers, _FIRST_DAY * day), pc.greater_equal(numbers, _END_DAY * day))
-    odd = pc.fill_null(odd, False)
+    first, end = integers([_FIRST_DAY * day, _END_DAY * day])
+    odd = pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater_equal(numbers, end)), _NOT)
     if not pc.any(odd).as_py():
         return texts
     # Arrow has no year beyond 16 bits, and no sign for one above 9999.
@@ -81,5 +84,7 @@ def _plain_digits(values: pa.Array) -> pa.Array:
     ).cast(pa.string())
     digits = pc.utf8_lpad(pc.utf8_ltrim(whole, "-"), scale + 1, "0")
     parts = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
-    sign = pc.if_else(pc.starts_with(whole, "-"), "-", "")
-    return pc.binary_join_element_wise(sign, pc.binary_join_element_wise(*parts, "."), "")
+    sign = pc.if_else(pc.starts_with(whole, "-"), text_scalar("-"), text_scalar(""))
+    return pc.binary_join_element_wise(
+        sign, pc.binary_join_element_wise(*parts, text_scalar(".")), text_scalar("")
+    )

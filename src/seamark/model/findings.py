@@ -62,9 +62,11 @@ class FindingCode(Enum):
     SV006 = "confirmed-rows-may-be-lost", Severity.WARNING
     SV007 = "settings-refused", Severity.ERROR
     SV008 = "quicker-mode-possible", Severity.NOTE
+    SV009 = "rows-refused-late", Severity.NOTE
     PG001 = "no-prepared-transactions", Severity.ERROR
     PG002 = "too-few-prepared-transactions", Severity.WARNING
     PG003 = "stages-published", Severity.WARNING
+    PG004 = "too-few-locks", Severity.WARNING
     RD001 = "no-append-only-file", Severity.ERROR
 
     def __init__(self, title: str, severity: Severity) -> None:

@@ -354,3 +354,42 @@ def test_not_a_number_is_found_after_a_merge(tmp_path: Path) -> None:
         assert found.to_pylist() == [{"id": 2, "text": "new"}], where
     actions = pa.table(kit.opened(sink).get_add_actions(flatten=True)).to_pylist()
     assert [(action["min.id"], action["max.id"]) for action in actions] == [(1, 2)]
+
+
+@pytest.mark.parametrize("op", ["update", "delete"])
+def test_a_text_key_above_its_bound_is_found_again(tmp_path: Path, op: str) -> None:
+    """Older writers of Spark's end a long text's bound in U+FFFD, above all of UTF-16 that they cut
+    off; in UTF-8 letters beyond U+FFFF are above it."""
+    key = "a" * 32 + "\U0001f600"
+    sink = made(tmp_path / "orders", keys=["text"])
+    path = Path(sink.path, "theirs.parquet")
+    pq.write_table(pa.table({"id": [1], "text": [key], "note": ["old"]}, TABLE), path)
+    bounds = {"minValues": {"text": key[:32]}, "maxValues": {"text": key[:32] + "\ufffd"}}
+    figures = json.dumps({"numRecords": 1, **bounds, "nullCount": {"text": 0}})
+    table = DeltaTable(sink.path)
+    action = AddAction(path.name, path.stat().st_size, {}, 0, True, figures)
+    table.create_write_transaction([action], "append", table.schema(), [])
+    commit(sink, write(sink, [(2, key, op)], 0))
+    changed = {"id": 2, "text": key, "note": "old"}
+    assert kit.rows(sink) == ([] if op == "delete" else [changed])
+
+
+def test_a_bound_below_its_texts_hides_no_far_time(tmp_path: Path) -> None:
+    """See `misread`: the file may have the key, so it is looked at."""
+    key, at = "a" * 32 + "\U0001f600", pa.timestamp("us", "UTC")
+    fields = [("id", pa.int64()), ("text", pa.string()), ("all", pa.list_(at))]
+    sink = made(tmp_path / "orders", schema=pa.schema(fields), keys=["text"])
+    far = pa.array([[253_402_214_400_000_000]], pa.list_(at))
+    path = Path(sink.path, "theirs.parquet")
+    pq.write_table(
+        pa.table({"id": [1], "text": [key], "all": far}, pa.schema(fields)), path,
+        use_deprecated_int96_timestamps=True, store_schema=False,
+    )  # fmt: skip
+    bounds = {"minValues": {"text": key[:32]}, "maxValues": {"text": key[:32] + "\ufffd"}}
+    action = AddAction(
+        path.name, path.stat().st_size, {}, 0, True, json.dumps({"numRecords": 1, **bounds})
+    )
+    table = DeltaTable(sink.path)
+    table.create_write_transaction([action], "append", table.schema(), [])
+    with pytest.raises(CommitFailedError, match="INT96"):
+        sink.create_committer(driver()).commit(write(sink, [(2, key, "update")], 0))

@@ -20,6 +20,10 @@ from tests.servers.mysql import MySQLServer, NewestMySQLServer
 from tests.servers.needed import needed
 
 KINDS = {"mariadb": MariaDBServer, "mysql": MySQLServer, "newest": NewestMySQLServer}
+CUT_SHORT = {
+    "sql_safe_updates": 1, "sql_select_limit": 1, "sql_big_selects": 0, "max_join_size": 1,
+    "autocommit": 0, "completion_type": 1,
+}  # fmt: skip
 _numbers = itertools.count(1)
 
 
@@ -73,3 +77,23 @@ def fresh_database(server: MariaDBServer) -> Iterator[str]:
         gtrid, bqual = xid[:length].hex(), xid[length:].hex()
         end_prepared(server, f"XA ROLLBACK X'{gtrid}',X'{bqual}',{format_id}")
     server.execute(f"DROP DATABASE {name}")
+
+
+@contextlib.contextmanager
+def of_new_sessions(server: MariaDBServer, which: str) -> Iterator[None]:
+    """Other defaults of the server's: "cut short", "serializable", "timed" or "idle"."""
+    maria = "MariaDB" in server.execute("SELECT @@version")[0][0]
+    settings: dict[str, object] = {
+        "cut short": CUT_SHORT,
+        "serializable": {"tx_isolation" if maria else "transaction_isolation": "'SERIALIZABLE'"},
+        "timed": {"max_statement_time": 0.00001} if maria else {"max_execution_time": 1},
+        "idle": {"wait_timeout": 1, **({"idle_transaction_timeout": 1} if maria else {})},
+    }[which]
+    with contextlib.closing(server.connect()) as root, root.cursor() as cursor:
+        for name, value in settings.items():
+            cursor.execute(f"SET GLOBAL {name}={value}")
+        try:
+            yield
+        finally:
+            for name in settings:
+                cursor.execute(f"SET GLOBAL {name}=DEFAULT")

@@ -5,7 +5,6 @@ How: on MariaDB and on MySQL 8.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
@@ -20,15 +19,11 @@ from seamark.model.errors import CommitFailedError, PreflightError
 from seamark.sinks.mysql import preflight
 from seamark.verify.conformance.steps import attempt
 from tests.integration.kafka.sink_kit import until_proved
-from tests.integration.mysql.conftest import fresh_database, serving
+from tests.integration.mysql.conftest import fresh_database, of_new_sessions, serving
 from tests.integration.mysql.sink_kit import batch, context, target_on
 from tests.servers.mariadb import MariaDBServer
 
 DONE = [CommitOutcome.COMMITTED]
-CUT_SHORT = {
-    "sql_safe_updates": 1, "sql_select_limit": 1, "sql_big_selects": 0, "max_join_size": 1,
-    "autocommit": 0, "completion_type": 1,
-}  # fmt: skip
 
 
 @pytest.fixture(params=["mariadb", "mysql8"])
@@ -41,25 +36,6 @@ def server(request: pytest.FixtureRequest) -> MariaDBServer:
 def database(server: MariaDBServer) -> Iterator[str]:
     with fresh_database(server) as name:
         yield name
-
-
-@contextlib.contextmanager
-def of_new_sessions(server: MariaDBServer, which: str) -> Iterator[None]:
-    maria = "MariaDB" in server.execute("SELECT @@version")[0][0]
-    settings: dict[str, object] = {
-        "cut short": CUT_SHORT,
-        "serializable": {"tx_isolation" if maria else "transaction_isolation": "'SERIALIZABLE'"},
-        "timed": {"max_statement_time": 0.00001} if maria else {"max_execution_time": 1},
-        "idle": {"wait_timeout": 1, **({"idle_transaction_timeout": 1} if maria else {})},
-    }[which]
-    with contextlib.closing(server.connect()) as root, root.cursor() as cursor:
-        for name, value in settings.items():
-            cursor.execute(f"SET GLOBAL {name}={value}")
-        try:
-            yield
-        finally:
-            for name in settings:
-                cursor.execute(f"SET GLOBAL {name}=DEFAULT")
 
 
 @pytest.mark.parametrize("mode", ["xa", "staged", "upsert", "changes"])

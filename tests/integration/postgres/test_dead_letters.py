@@ -6,6 +6,7 @@ for such writers is in `test_sink_conformance.py`.
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ import pytest
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import CommitFailedError, WriteRefusedError
-from seamark.sinks.postgres import PostgresSink
+from seamark.model.findings import FindingCode
+from seamark.model.schema import Column
+from seamark.sinks.postgres import PostgresSink, preflight
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 
@@ -50,6 +53,7 @@ KINDS = {  # column or constraint: its type, a refused value, the SQLSTATE
     "json": ("jsonb", "{", "22P02"),
     "enumeration": ("colour", "blue", "22P02"),
     "domain": ("small_text", "large", "23514"),
+    "name": ("name", "n" * 64, "63 bytes"),
     "not null": ("text NOT NULL", None, "23502"),
     "check": ("text CHECK (value <> 'bad')", "bad", "23514"),
 }
@@ -148,3 +152,207 @@ def test_many_bad_rows_among_many(postgres: PostgresServer, schema: str) -> None
     assert [row.index for row in refused] == [i for i in range(2000) if i % 3 == 0]
     assert commit(sink, writer) == [CommitOutcome.COMMITTED]
     assert kit.visible(postgres, schema) == [i for i in range(2000) if i % 3]
+
+
+LONG = random.Random(1).randbytes(3000).hex()
+"""Nothing makes it short enough for an index."""
+LATE = {  # what meets rows after the decision: statements, a refused text, the SQLSTATE
+    "index": ("CREATE INDEX ON {t} (text)", LONG, "54000"),
+    "unique": ("ALTER TABLE {t} ADD UNIQUE (text, id)", LONG, "54000"),
+    "included": ("CREATE INDEX ON {t} (id) INCLUDE (text)", LONG, "54000"),
+    "ordered": (
+        'CREATE INDEX ON {t} (lower(text) COLLATE "C" text_pattern_ops DESC)',
+        LONG,
+        "54000",
+    ),
+    "partial": ("CREATE INDEX ON {t} (text) WHERE id > 16", LONG, "54000"),
+    "expression": ("CREATE INDEX ON {t} ((text::int))", "x", "22P02"),
+    "gin": ("CREATE INDEX ON {t} USING gin ((text::jsonb))", "{", "22P02"),
+    "condition": ("CREATE INDEX ON {t} (id) WHERE text::int > 5", "x", "22P02"),
+    "generated": ("ALTER TABLE {t} ADD n int GENERATED ALWAYS AS (text::int) STORED", "x", "22P02"),
+    "required": (
+        "ALTER TABLE {t} ADD n text GENERATED ALWAYS AS (nullif(text, 'x')) STORED NOT NULL, "
+        "ADD o text DEFAULT 'o', ADD m text GENERATED ALWAYS AS ('1'::text || o) STORED",
+        "x",
+        "23514",
+    ),
+    "both": ("CREATE INDEX ON {t} ((text::int)) WHERE id < 20", "x", "22P02"),
+}
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert", "changes"])
+@pytest.mark.parametrize("kind", LATE)
+def test_an_index_refuses_before_the_decision(
+    postgres: PostgresServer, schema: str, mode: str, kind: str
+) -> None:
+    make, bad, state = LATE[kind]
+    key = "PRIMARY KEY" if mode != "staged" else ""
+    postgres.execute(f'CREATE TABLE {schema}.orders (id bigint {key}, text text, "O""dd" text)')
+    postgres.execute(make.format(t=f"{schema}.orders"))
+    sink = kit.sink_on(postgres, schema, mode)
+    writer = selective(sink)
+    texts = ["1"] * 30
+    texts[17] = bad
+    texts[18] = "1" if "::" in make else "x" * 5000  # short enough in the index
+    batch = pa.record_batch({"id": range(30), "text": texts})
+    if mode == "changes":
+        ops = ["delete" if number % 5 == 0 else "insert" for number in range(30)]
+        batch = batch.append_column("op", pa.array(ops))
+    (refused,) = writer.write_accepted(batch)
+    assert refused.index == 17
+    assert state in refused.reason
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    kept = [i for i in range(30) if i != 17 and (mode != "changes" or i % 5)]
+    assert kit.visible(postgres, schema) == kept
+
+
+@pytest.mark.parametrize("make", ["(other)", "(text) WHERE other > 'a'", "((text || other))"])
+def test_an_index_of_another_column_is_not_taken_over(
+    postgres: PostgresServer, schema: str, make: str
+) -> None:
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text, other text)")
+    postgres.execute(f"CREATE INDEX ON {schema}.orders {make}")
+    sink = kit.sink_on(postgres, schema, "staged")
+    writer = selective(sink)
+    assert writer.write_accepted(kit.numbers([1, 2])) == []
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+
+
+PARTITIONS = {  # how the table and its partitions are made, the rows of 0 to 9 that have a place
+    "range": ("RANGE (id)", ["FROM (0) TO (3)", "FROM (3) TO (5)", "FROM (8) TO (10)"], "0123489"),
+    "list": ("LIST (id)", ["IN (1, 2)", "IN (7)"], "127"),
+    "none": ("RANGE (id)", [], ""),
+    "default": ("LIST (id)", ["IN (1, 2)", None], "0123456789"),
+    "expression": ("LIST ((id % 4))", ["IN (1)", "IN (2)"], "12569"),
+    "hash": ("HASH (id)", ["WITH (modulus 2, remainder 0)", "WITH (modulus 2, remainder 1)"],
+             "0123456789"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert", "changes"])
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_a_row_without_a_partition_is_refused_before_the_decision(
+    postgres: PostgresServer, schema: str, mode: str, kind: str
+) -> None:
+    by, bounds, placed = PARTITIONS[kind]
+    if mode != "staged" and kind == "expression":
+        pytest.skip("no unique index is on such a table")
+    key = "PRIMARY KEY" if mode != "staged" else ""
+    orders = f"{schema}.orders"
+    postgres.execute(f"CREATE TABLE {orders} (id bigint {key}, text text) PARTITION BY {by}")
+    for number, bound in enumerate(bounds):
+        where = "DEFAULT" if bound is None else f"FOR VALUES {bound}"
+        postgres.execute(f"CREATE TABLE {orders}{number} PARTITION OF {orders} {where}")
+    sink = kit.sink_on(postgres, schema, mode)
+    writer = selective(sink)
+    rows = kit.inserts(range(10)) if mode == "changes" else kit.numbers(range(10))
+    refused = writer.write_accepted(rows)
+    assert [row.index for row in refused] == [i for i in range(10) if str(i) not in placed]
+    assert all("a partition takes it" in row.reason for row in refused)
+    if placed:
+        assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    assert kit.visible(postgres, schema) == [int(i) for i in placed]
+
+
+def test_partitions_within_partitions(postgres: PostgresServer, schema: str) -> None:
+    """A list within a range, and hashes: one set of them whole, another not."""
+    orders = f"{schema}.orders"
+    postgres.execute(
+        f"CREATE TABLE {orders} (id bigint, text text) PARTITION BY RANGE (id); "
+        f"CREATE TABLE {orders}0 (text text, id bigint) PARTITION BY LIST (text); "
+        f"ALTER TABLE {orders} ATTACH PARTITION {orders}0 FOR VALUES FROM (0) TO (10); "
+        f"CREATE TABLE {orders}00 PARTITION OF {orders}0 FOR VALUES IN ('row 1', 'row 2'); "
+        f"CREATE TABLE {orders}1 PARTITION OF {orders} FOR VALUES FROM (10) TO (20) "
+        "PARTITION BY HASH (id); "
+        f"CREATE TABLE {orders}10 PARTITION OF {orders}1 FOR VALUES WITH (modulus 2, remainder 0); "
+        f"CREATE TABLE {orders}11 PARTITION OF {orders}1 FOR VALUES WITH (modulus 4, remainder 1); "
+        f"CREATE TABLE {orders}12 PARTITION OF {orders}1 FOR VALUES WITH (modulus 4, remainder 3); "
+        f"CREATE TABLE {orders}2 PARTITION OF {orders} DEFAULT PARTITION BY HASH (id); "
+        f"CREATE TABLE {orders}20 PARTITION OF {orders}2 FOR VALUES WITH (modulus 2, remainder 0)"
+    )
+    sink = kit.sink_on(postgres, schema, "staged")
+    writer = selective(sink)
+    writer.write_accepted(kit.numbers(range(40)))
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    found = kit.visible(postgres, schema)
+    assert [number for number in found if number < 20] == [1, 2, *range(10, 20)]
+    assert 0 < len([number for number in found if number >= 20]) < 20
+
+
+@pytest.mark.parametrize("op", ["insert", "delete"])
+def test_a_delete_needs_no_value_of_a_domain_that_is_not_null(
+    postgres: PostgresServer, schema: str, op: str
+) -> None:
+    postgres.execute(
+        f"CREATE DOMAIN {schema}.given AS varchar(9) NOT NULL CHECK (value <> 'bad'); "
+        f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, text {schema}.given); "
+        f"INSERT INTO {schema}.orders VALUES (1, 'old'), (2, 'old')"
+    )
+    sink = kit.sink_on(postgres, schema, "changes")
+    writer = selective(sink)
+    rows = {"id": [1, 3, 4, 5], "text": [None, None, "bad", "good"], "op": [op, *["insert"] * 3]}
+    refused = {row.index: row.reason for row in writer.write_accepted(pa.record_batch(rows))}
+    assert list(refused) == ([1, 2] if op == "delete" else [0, 1, 2])
+    assert "23502" in refused[1]
+    assert "23514" in refused[2]
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    assert kit.visible(postgres, schema) == ([2, 5] if op == "delete" else [1, 2, 5])
+
+
+def test_what_meets_rows_late_is_told_at_the_start(postgres: PostgresServer, schema: str) -> None:
+    postgres.execute(
+        f"CREATE TABLE {schema}.parents (id bigint PRIMARY KEY); "
+        f"CREATE TABLE {schema}.orders (n bigserial PRIMARY KEY, id bigint UNIQUE, "
+        f"text text, CONSTRAINT parent FOREIGN KEY (id) REFERENCES {schema}.parents); "
+        f"CREATE FUNCTION {schema}.look() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RETURN new; END $$; "
+        f"CREATE TRIGGER look BEFORE INSERT ON {schema}.orders "
+        f"FOR EACH ROW EXECUTE FUNCTION {schema}.look()"
+    )
+    for mode, also in (("prepared", None), ("staged", "unique or exclusion index orders_id_key"),
+                       ("upsert", "")):  # fmt: skip
+        sink = kit.sink_on(postgres, schema, mode)
+        found = [f for f in preflight.look(sink, kit.driver(), "it", start=True)
+                 if f.code is FindingCode.SV009]  # fmt: skip
+        assert len(found) == (also is not None)
+        if found:
+            named = ", ".join(filter(None, ["foreign key parent", "trigger look", also]))
+            assert f"a row that {named} of " in found[0].found
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert", "changes"])
+def test_a_stage_compares_by_the_tables_collations(
+    postgres: PostgresServer, schema: str, mode: str
+) -> None:
+    """The database's own knows no capitals beyond ASCII."""
+    key = "PRIMARY KEY" if mode != "staged" else ""
+    postgres.execute(
+        f"CREATE DOMAIN {schema}.given AS text COLLATE pg_c_utf8 NOT NULL; "
+        f"CREATE TABLE {schema}.orders (id bigint {key}, text text COLLATE pg_c_utf8 "
+        f"CHECK (upper(text) <> 'Ä'), other {schema}.given CHECK (upper(other) <> 'Ä'))"
+    )
+    sink = kit.sink_on(postgres, schema, mode)
+    shape = (*kit.SCHEMA, Column("other", "string"))
+    shape = (*shape, Column("op", "string")) if mode == "changes" else shape
+    sink.create_committer(kit.driver(schema=shape)).preflight()
+    writer = sink.create_selective_writer(kit.attempt(0))
+    rows = {"id": [1, 2, 3], "text": ["ä", "ö", "ö"], "other": ["ö", "ä", "ö"]}
+    batch = pa.record_batch({**rows, "op": ["insert"] * 3} if mode == "changes" else rows)
+    assert [row.index for row in writer.write_accepted(batch)] == [0, 1]
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    assert kit.visible(postgres, schema) == [3]
+
+
+def test_a_check_that_is_not_enforced_refuses_nothing(
+    postgres: PostgresServer, schema: str
+) -> None:
+    if postgres.execute("SELECT current_setting('server_version_num')::int < 180000") == [(True,)]:
+        pytest.skip("PostgreSQL 18 is the first with such CHECKs")
+    postgres.execute(
+        f"CREATE TABLE {schema}.orders (id bigint, text text CHECK (text <> 'row 1') NOT ENFORCED)"
+    )
+    sink = kit.sink_on(postgres, schema, "staged")
+    writer = selective(sink)
+    assert writer.write_accepted(kit.numbers([1, 2])) == []
+    assert commit(sink, writer) == [CommitOutcome.COMMITTED]
+    assert kit.visible(postgres, schema) == [1, 2]

@@ -18,8 +18,11 @@ from seamark.model.schema import Column
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.sql import SqlSink
 from seamark.sinks.sql.database import Session
-from seamark.verify.conformance.steps import attempt
+from seamark.verify.conformance.steps import attempt, until_proved
+from tests.integration.mysql.conftest import of_new_sessions
 from tests.integration.sql.sink_kit import (
+    NUMBERS,
+    OP,
     Place,
     batch,
     committer,
@@ -201,3 +204,23 @@ def test_a_job_whose_name_differs_in_case_alone_has_a_ledger_of_its_own(staging:
         outcomes += side.commit(write(sink, batch([epoch]), at=at))
     assert outcomes == [CommitOutcome.COMMITTED] * 2
     assert staging.visible() == [old, newest]
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert", "changes"])
+@pytest.mark.parametrize("which", ["cut short", "serializable", "timed"])
+def test_settings_of_mysqls_new_sessions(mariadb: MariaDBServer, mode: str, which: str) -> None:
+    """They would show a part of a stage, refuse a delete, or begin and chain transactions."""
+    keys, op = ([] if mode == "staged" else ["id"]), ("op" if mode == "changes" else None)
+    with mariadb_place(mariadb) as place:
+        with of_new_sessions(mariadb, which):
+            sink = place.sink(mode="upsert" if keys else "staged", keys=keys, op=op)
+            end = committer(sink, schema=OP if op else NUMBERS)
+            for epoch in range(2):
+                rows = batch([3 * epoch + 1, 3 * epoch + 2], op="insert" if op else "")
+                if op and epoch:
+                    rows = batch([1], op="delete")
+                staged = write(sink, rows, at=attempt(epoch=epoch))
+                assert until_proved(end.commit, staged) == [CommitOutcome.COMMITTED]
+            end.close()
+        assert place.visible() == ([2] if op else [1, 2, 4, 5])
+        assert place.staged() == 0

@@ -127,6 +127,9 @@ STAGED = replace(PREPARED, mode="staged")
         (PREPARED, {"denied": ("pg_control_system()",)}, "SV003", ERROR),
         (STAGED, {"denied": ("pg_control_system()",)}, "", None),
         (STAGED, {"most_prepared": 0}, "", None),
+        (STAGED, {"locks": 699}, "PG004", WARNING),
+        (STAGED, {"locks": 1400}, "", None),
+        (PREPARED, {"locks": 699}, "", None),
         (PREPARED, {}, "", None),
     ],
 )
@@ -155,6 +158,7 @@ def test_a_table_that_is_missing_or_not_this_users() -> None:
     unfit = replace(there, unlogged=["t"], bound=True, published_by=["every"])
     assert [code for code, _ in codes(PREPARED, unfit)] == ["SV005", "SV006"]
     assert [code for code, _ in codes(STAGED, unfit)] == ["SV005", "SV006", "PG003"]
+    assert [code for code, _ in codes(STAGED, replace(there, late=["trigger t"]))] == ["SV009"]
 
 
 INFO = {"redis_version": "7.2.4", "role": "master", "aof_enabled": "1", "connected_slaves": "0"}

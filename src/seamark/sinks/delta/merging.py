@@ -27,6 +27,7 @@ from seamark.sinks.internal.table_merge import NEW, reduced
 
 _NEAR_US = 9_214_000_000_000_000
 """Times as far as this from 1970 fit in 64 bits as nanoseconds."""
+_CUT_OFF = "\ufffd"
 SHORTEN = "UPDATE that text to a shorter one, or DELETE all rows with it"
 REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
@@ -55,7 +56,8 @@ def merge(
         rows, by, source_alias="s", target_alias="t", commit_properties=properties,
         writer_properties=_without_bounds(table),
         # False: files of the table are skipped by the keys' bounds, and a decimal's are doubles.
-        streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys),
+        streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys)
+        or _has_low_bound(table, rows.select(keys)),
     ).when_matched_delete(f"s.{STAGED_OP} = '{DELETE}'")  # fmt: skip
     if others:
         anew = {**changed, **{quoted(name): "NULL" for name in others}}
@@ -72,6 +74,17 @@ def merge(
             f"{what}, which delta-rs cannot write again ({error}). The decided rows are kept and "
             f"not visible: {SHORTEN}, and start the job again"
         ) from error
+
+
+def _has_low_bound(table: Any, keys: pa.Table) -> bool:
+    """Whether a file may have a text above its bound: older writers of Spark's cut it off and add
+    U+FFFD, which is above the rest in UTF-16, and below letters beyond U+FFFF in UTF-8."""
+    texts = [field.name for field in keys.schema if pa.types.is_string(field.type)]
+    if not texts:
+        return False
+    actions = pa.table(table.get_add_actions(flatten=True))
+    bounds = [actions[f"max.{name}"] for name in texts if f"max.{name}" in actions.column_names]
+    return any(pc.any(pc.ends_with(bound, _CUT_OFF)).as_py() for bound in bounds)
 
 
 def _without_bounds(table: Any) -> Any:
@@ -146,6 +159,8 @@ def _may_match(action: Mapping[str, Any], ends: Mapping[str, Any]) -> bool:
     """Whether a file may have a key between these, by its bounds of numbers and texts."""
     for name, end in ends.items():
         low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
+        if isinstance(high, str) and high.endswith(_CUT_OFF):  # see `_has_low_bound`
+            high = end["max"]
         plain = isinstance(low, int | str) and isinstance(high, int | str)
         if plain and (high < end["min"] or low > end["max"]):
             return False

@@ -28,11 +28,11 @@ _OPTIONS = {
 # backslash escapes, as written by `loading.py`. Without warnings `Loader` would see no alteration.
 # The second part: a server's or an init_connect's others would cut our answers and deletes short,
 # or begin a transaction where we end one.
-_SETTINGS = (
+SETTINGS = (
     "sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_AUTO_VALUE_ON_ZERO', time_zone='+00:00', sql_notes=1, max_error_count=64, "
     "foreign_key_checks=1, unique_checks=1, "
-    "sql_safe_updates=0, sql_select_limit=18446744073709551615, sql_big_selects=1, autocommit=1, "
+    "sql_safe_updates=0, sql_select_limit=18446744073709551615, sql_big_selects=1, "
     "completion_type=0, wait_timeout=28800 "
     "/*!80000 , max_execution_time=0 */ "  # MySQL's; the others are MariaDB's
     "/*M!100300 , max_statement_time=0, idle_transaction_timeout=0 */ "
@@ -113,7 +113,7 @@ def connect(
         read_timeout=timeout_s,
         write_timeout=timeout_s,
         init_command=(
-            f"SET SESSION {_SETTINGS}, innodb_lock_wait_timeout={lock_timeout_s}, "
+            f"SET SESSION {SETTINGS}, autocommit=1, innodb_lock_wait_timeout={lock_timeout_s}, "
             f"lock_wait_timeout={lock_timeout_s}"
         ),
         **options,

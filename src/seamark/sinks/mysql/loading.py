@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.record_batches import constants
 from seamark.contracts.text_forms import as_text
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import pieces
@@ -56,7 +57,7 @@ def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryA
     """Return the column's values as SQL text; the result holds no null."""
     kind = column.type
     if pa.types.is_null(kind):
-        return pa.array([b"NULL"] * len(column), pa.large_binary())
+        return pc.fill_null(pa.nulls(len(column), pa.large_binary()), _bytes(b"NULL"))
     if pa.types.is_boolean(kind):
         text = column.cast(pa.int8()).cast(pa.string())
     elif pa.types.is_floating(kind):
@@ -65,9 +66,9 @@ def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryA
                 f"column {name!r} holds an infinite number, which MySQL has not; replace it, e.g. "
                 f"with nullif({name}, double('Infinity'))"
             )
-        nothing = pa.scalar(None, kind)
-        text = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.string())
-        text = pc.if_else(pc.equal(text, "-0"), "-0e0", text)  # an integer has no -0
+        text = pc.if_else(pc.is_nan(column), pa.nulls(1, kind)[0], column).cast(pa.string())
+        no, zero = constants(b"-0", b"-0e0").view(pa.string())
+        text = pc.if_else(pc.equal(text, no), zero, text)  # an integer has no -0
     elif pa.types.is_integer(kind) or pa.types.is_decimal(kind):
         text = as_text(column).cast(pa.string())
     elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -79,7 +80,7 @@ def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryA
         text = _around(binary_prefix + b"'", _escaped(column), b"'")
     else:
         raise WriteRefusedError(f"column {name!r} has the Arrow type {kind}, which is not stored")
-    return text.cast(pa.large_binary()).fill_null(b"NULL")
+    return pc.fill_null(text.cast(pa.large_binary()), _bytes(b"NULL"))
 
 
 def _escaped(column: pa.Array) -> pa.LargeBinaryArray:
@@ -96,7 +97,7 @@ def _around(before: bytes, column: pa.LargeBinaryArray, after: bytes) -> pa.Larg
 
 
 def _bytes(value: bytes) -> pa.Scalar:
-    return pa.scalar(value, pa.large_binary())
+    return constants(value).cast(pa.large_binary())[0]
 
 
 class Loader:

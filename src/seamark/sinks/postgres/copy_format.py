@@ -48,6 +48,8 @@ def _fields(values: pa.Array, column: ColumnType) -> pa.BinaryArray:
     if column.name == "uuid":
         return _fixed(_uuids(values), values)
     values = _binary(values)
+    if column.name == "name" and (numbers(pc.binary_length(values)) > 63)[~nulls(values)].any():
+        raise ValueError("a text has more than the 63 bytes of type name")
     if column.name == "xml" and _declares_another(values):
         raise ValueError(
             "an xml text declares another encoding than UTF-8, and the server would read its "

@@ -17,6 +17,7 @@ from seamark.sinks.internal.servers import Findings, quicker
 from seamark.sinks.postgres import ledger, stage
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, driver, within
+from seamark.sinks.postgres.stage_rules import met_late
 from seamark.sinks.postgres.table import Table
 
 if TYPE_CHECKING:
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
 
 OLDEST_VERSION = 13
 """The first version with 64-bit transaction ids in SQL."""
+_LOCKS_OF_A_STAGE = 7
+"""Of its table, that of long values, their types and indexes, from the move to the commit."""
 _SERVER = """
 SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int,
        ARRAY(SELECT f FROM unnest(ARRAY['pg_control_system()', 'pg_current_wal_lsn()',
              'pg_walfile_name(pg_lsn)']) f WHERE NOT has_function_privilege(f, 'EXECUTE')),
+       current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int
+       + current_setting('max_prepared_transactions')::int),
        current_setting('fsync'), current_setting('full_page_writes')
 """
 _TABLE = """
@@ -44,12 +49,13 @@ _IN_SCHEMA = """ OR EXISTS (
 @dataclass(frozen=True)
 class ServerFacts:
     """A server's settings. `denied`: the functions of a server's history that this user may not
-    call; `off`: the settings of crash safety that are turned off."""
+    call; `locks`: how many it can hold; `off`: the settings of crash safety that are turned off."""
 
     version: int
     standby: bool
     most_prepared: int
     denied: Sequence[str] = ()
+    locks: int = 6400
     off: tuple[str, ...] = ()
 
 
@@ -58,7 +64,8 @@ class TableFacts:
     """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it, "" if
     they do; `lacks` and `lacks_ledger` list this user's missing privileges; `bound`: row policies
     bind this user; `published_by`: the publications of every new table; `unlogged`: the tables
-    emptied by a crash; `foreign`: the partitions of another server."""
+    emptied by a crash; `foreign`: the partitions of another server; `late`: what meets staged rows
+    after the decision alone."""
 
     user: str
     table: Table | None = None
@@ -70,6 +77,7 @@ class TableFacts:
     published_by: Sequence[str] = ()
     unlogged: Sequence[str] = ()
     foreign: Sequence[str] = ()
+    late: Sequence[str] = ()
 
 
 def look(sink: "PostgresSink", context: SinkContext, name: str, *, start: bool) -> Findings:
@@ -154,10 +162,11 @@ def _is_denied(error: BaseException) -> bool:
 
 def ask_server(connection: Any) -> ServerFacts:
     """Return the server's settings."""
-    standby, prepared, denied, *safety = connection.execute(_SERVER).fetchone()
+    standby, prepared, denied, locks, *safety = connection.execute(_SERVER).fetchone()
     names = ("fsync", "full_page_writes")
     off = tuple(name for name, value in zip(names, safety, strict=True) if value == "off")
-    return ServerFacts(connection.info.server_version // 10_000, standby, prepared, denied, off)
+    version = connection.info.server_version // 10_000
+    return ServerFacts(version, standby, prepared, denied, locks, off)
 
 
 def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> TableFacts:
@@ -171,11 +180,17 @@ def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> Ta
     values = [_needed(sink), of_ledger, quoted(table.schema, ledger.NAME), table.sql]
     parts = tables.volatile(connection, table)
     volatile = ([n for foreign, n in parts if foreign is of] for of in (False, True))
+    written = target_columns(context.schema, sink.op)
+    found = (
+        [table.find(name) for name in names] for names in ([c.name for c in written], sink.keys)
+    )
+    names, keys = ([column.name for column in columns if column] for columns in found)
+    late = () if sink.mode == "prepared" else met_late(connection, table, names, keys)
     return TableFacts(
         user,
         table,
-        tables.misfit(connection, table, target_columns(context.schema, sink.op), sink.keys),
-        *(*connection.execute(asked, values).fetchone(), *volatile),
+        tables.misfit(connection, table, written, sink.keys),
+        *(*connection.execute(asked, values).fetchone(), *volatile, late),
     )
 
 
@@ -218,6 +233,16 @@ def server_findings(
         found = f"this user may not call {denied}: a transaction's number proves nothing without"
         remedy = f"GRANT EXECUTE ON FUNCTION {denied} TO the user, or take mode='staged'"
         yield Finding(FindingCode.SV003, name, found, remedy)
+    if sink.mode != "prepared" and (wanted := context.tasks * _LOCKS_OF_A_STAGE) > facts.locks:
+        yield Finding(
+            FindingCode.PG004,
+            name,
+            f"one transaction moves the stages of {context.tasks} tasks, with {wanted} locks, and "
+            f"the server has room for {facts.locks}: no commit ends while there are too few",
+            f"set max_locks_per_transaction to {wanted // facts.locks + 1} times its value and "
+            "restart the server, lower spark.sql.shuffle.partitions, or give PostgresSink "
+            'mode="prepared"',
+        )
     for setting in facts.off:
         found = (
             f"{setting} is off at the server: rows that it has confirmed can be gone, or the table "
@@ -269,6 +294,13 @@ def table_findings(sink: "PostgresSink", name: str, facts: TableFacts) -> Findin
         )
         remedy = "publish the tables by name (FOR TABLE …), or use mode='prepared'"
         yield Finding(FindingCode.PG003, name, found, remedy)
+    if late := ", ".join(facts.late):
+        found = f"a row that {late} of {table.sql} refuses is found after the decision alone"
+        remedy = (
+            "see to it that none is, or take mode='prepared': it stops the job until the table is "
+            "mended, and becomes no dead letter"
+        )
+        yield Finding(FindingCode.SV009, name, found, remedy)
     if not facts.may_create:
         found = f"mode={sink.mode!r} makes stage tables beside {table.sql}, and this user may not"
         remedy = f"GRANT CREATE ON SCHEMA {quoted(table.schema)} TO {facts.user}"

@@ -24,10 +24,10 @@ from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres.committable import PostgresCommittable, gid
 from seamark.sinks.postgres.connection import Server
+from seamark.sinks.postgres.stage_rules import rules
 from seamark.sinks.postgres.table import (
     Column,
     Table,
-    checks,
     describe,
     key_misfits,
     targets,
@@ -91,16 +91,21 @@ class StageWriter(CopyWriter):
         deletes = "false" if self._op is None else _DELETED
         parts = []
         for c in self._columns:
-            rule = " NOT NULL" if c.not_null or c.name in keys else ""
-            if rule and self._op is not None and c.name not in (*keys, _OP.name):
+            rule, type_ = " NOT NULL" if c.not_null or c.name in keys else "", c.type.shown
+            if self._op is not None and c.name not in (*keys, _OP.name):
                 named = quoted(f"{c.name} is not null")
-                rule = f" CONSTRAINT {named} CHECK ({deletes} OR {quoted(c.name)} IS NOT NULL)"
-            parts.append(f"{quoted(c.name)} {c.type.shown}{rule}")
-        parts += checks(connection, table, self._columns, deletes)
+                if rule:
+                    rule = f" CONSTRAINT {named} CHECK ({deletes} OR {quoted(c.name)} IS NOT NULL)"
+                if c.type.base:
+                    type_ = c.type.base
+                    cast = f"num_nulls({quoted(c.name)}::{c.type.shown}) = 0"
+                    rule = f" CONSTRAINT {named} CHECK ({deletes} OR {cast})"
+            parts.append(f"{quoted(c.name)} {type_}{c.type.collation}{rule}")
         stage = quoted(table.schema, self._stage)
-        connection.execute(
-            f"CREATE TABLE {stage} ({', '.join(parts)}) WITH (autovacuum_enabled = false)"
-        )
+        constraints, indexes = rules(connection, table, self._columns, stage, deletes)
+        listed = ", ".join(parts + constraints)
+        make = f"CREATE TABLE {stage} ({listed}) WITH (autovacuum_enabled = false)"
+        connection.execute("; ".join([make, *indexes]))
         return stage
 
     def _flush(self) -> PostgresCommittable:

@@ -12,7 +12,10 @@ from seamark.sinks.postgres.types import ColumnType, allowed, fits, new_column
 
 _DESCRIBE = """
 SELECT n.nspname, c.relname, c.relkind::text, a.attnum, a.attname,
-       format_type(a.atttypid, a.atttypmod),
+       format_type(a.atttypid, a.atttypmod), CASE WHEN t.typtype = 'd' AND t.typnotnull
+       THEN format_type(t.typbasetype, t.typtypmod) ELSE '' END,
+       CASE WHEN a.attcollation IN (0, 100) THEN '' ELSE ' COLLATE ' || a.attcollation::regcollation
+       END,
        CASE t.typtype WHEN 'd' THEN t.typtypmod ELSE a.atttypmod END,
        b.oid::int8, CASE b.typtype WHEN 'e' THEN 'enum' ELSE b.typname END,
        e.oid::int8, CASE e.typtype WHEN 'e' THEN 'enum' ELSE e.typname END,
@@ -25,10 +28,6 @@ JOIN pg_type t ON t.oid = a.atttypid
 JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 LEFT JOIN pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
 WHERE c.oid = to_regclass(%s) ORDER BY a.attnum
-"""
-_CHECKS = """
-SELECT format('CONSTRAINT %%I', conname), pg_get_expr(conbin, conrelid) FROM pg_constraint
-WHERE conrelid = to_regclass(%s) AND contype = 'c' AND conkey <@ %s::int2[]
 """
 _UNIQUE = """
 SELECT array_agg(a.attname::text), bool_and(i.indimmediate AND NOT EXISTS (
@@ -85,22 +84,14 @@ def describe(connection: Any, sql_name: str) -> Table | None:
     if not rows:
         return None
     columns = []
-    for _, _, _, number, name, shown, modifier, oid, type_, e_oid, e_type, e_shown, *flags in rows:
+    for row in rows:
+        number, name, shown, base, collation, modifier, oid, type_, *others = row[3:]
+        e_oid, e_type, e_shown, *flags = others
         element = None if e_oid is None else ColumnType(e_type, e_oid, e_shown, modifier)
-        column_type = ColumnType(type_, oid, shown, modifier, element)
+        column_type = ColumnType(type_, oid, shown, modifier, element, base, collation)
         columns.append(Column(name, number, column_type, *flags))
     schema, table, relkind = rows[0][:3]
     return Table(schema, table, relkind, tuple(columns))
-
-
-def checks(
-    connection: Any, table: Table, columns: Sequence[Column], exempt: str = "false"
-) -> list[str]:
-    """Return the table's CHECK constraints on no other columns, as SQL. `exempt` is a condition of
-    rows that they do not bind."""
-    numbers = [column.number for column in columns]
-    conditions = connection.execute(_CHECKS, [table.sql, numbers]).fetchall()
-    return [f"{name} CHECK ({exempt} OR {condition})" for name, condition in conditions]
 
 
 def volatile(connection: Any, table: Table) -> list[tuple[bool, str]]:

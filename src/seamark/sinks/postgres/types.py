@@ -45,13 +45,16 @@ _NAMES = {
 class ColumnType:
     """A column's type from the catalog: ``enum`` for any enum, the base type for a domain. `shown`
     is the server's spelling; `modifier` its length, scale or precision (pg_attribute.atttypmod);
-    `element` the element type of an array."""
+    `element` the element type of an array; `base` is below a domain that is NOT NULL, else "";
+    `collation` is the SQL of one that is not the database's."""
 
     name: str
     oid: int
     shown: str
     modifier: int = -1
     element: "ColumnType | None" = None
+    base: str = ""
+    collation: str = ""
 
 
 def kind(spark_type: str) -> str:

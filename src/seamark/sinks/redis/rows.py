@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import Refusals, RefusedRow
 from seamark.contracts.read_back import DELETE
+from seamark.contracts.record_batches import constants, integers, nulls, numbers, text_scalar
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text, pieces
 from seamark.sinks.redis.scripts import BLOCK_ARGUMENTS
@@ -81,11 +82,11 @@ def unfit(batch: pa.RecordBatch, layout: Layout) -> list[RefusedRow]:
     packed = np.full(batch.num_rows, len(layout.prefix.encode()) + _ENVELOPE_BYTES)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == layout.key:
-            refused.add(column.is_null(), f"the key column {name!r} is null")
+            refused.add(nulls(column), f"the key column {name!r} is null")
         packed += len(name.encode()) + _ENVELOPE_BYTES
         if pa.types.is_temporal(column.type):  # its text is short
             continue
-        lengths = np.asarray(pc.fill_null(pc.binary_length(column.cast(_BINARY)), 0))
+        lengths = _lengths(column.cast(_BINARY))
         refused.add(lengths > LARGEST_BYTES, partial(_too_long, f"column {name!r}", lengths))
         packed += lengths
     refused.add(packed > LARGEST_BYTES, partial(_too_long, "the packed row", packed))
@@ -110,7 +111,7 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
     Raises WriteRefusedError for a null key, an unknown op, and a value too long for Redis.
     """
     changes.require_fit(unfit(batch, layout), f"Redis keys {layout.prefix}*")
-    deleted = None if layout.op is None else pc.equal(batch.column(layout.op), DELETE)
+    deleted = None if layout.op is None else pc.equal(batch.column(layout.op), text_scalar(DELETE))
     batch = datetimes_as_text(batch)
     names = batch.schema.names
     keys = batch.column(names.index(layout.key)).cast(_BINARY)
@@ -127,9 +128,10 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
     values = _unless(deleted, batch.column(names.index(layout.value)).cast(_BINARY))
     if values.null_count:
         # For a key with both a value and a null keep the last row: then block order is free.
-        table = pa.table({"key": keys, "row": np.arange(len(keys))})
-        last = table.group_by("key").aggregate([("row", "max")])["row_max"].combine_chunks()
-        keys, values = keys.take(last), values.take(last)
+        codes = keys.dictionary_encode()
+        last = np.empty(len(codes.dictionary), np.int64)
+        last[numbers(codes.indices)] = np.arange(len(keys))  # of several the last one stays
+        keys, values = keys.take(integers(last)), values.take(integers(last))
         yield from _uniform("delete", [keys.filter(values.is_null())], layout, mset=False)
         keys, values = keys.filter(values.is_valid()), values.drop_null()
     yield from _uniform("set", [keys, values], layout, mset=mset and layout.ttl_ms is None)
@@ -150,18 +152,18 @@ def _hashes(
     """Yield blocks that set the fields with a value and delete the others; a `deleted` row, all of
     whose fields are null, deletes the hash."""
     present = np.zeros(len(keys), dtype=np.int64)
-    gone = np.zeros(len(keys), bool) if deleted is None else np.asarray(deleted)
-    kept = pa.array(~gone)
+    gone = np.zeros(len(keys), bool) if deleted is None else numbers(deleted).view(bool)
     to_set, to_delete = [], []
     for name, values in fields.items():
         field = b"\xdb" + len(name.encode()).to_bytes(4, "big") + name.encode()
-        present += np.asarray(values.is_valid())
+        present += ~nulls(values)
         to_set.append(pc.coalesce(_joined(_bytes(field), *_msgpack(values)), _bytes(b"")))
-        named = pc.and_(values.is_null(), kept)
+        named = values.is_null()
+        named = named if deleted is None else pc.and_not(named, deleted)
         to_delete.append(pc.if_else(named, _bytes(field), _bytes(b"")))
     absent = np.where(gone, -1, len(fields) - present)
     set_count, delete_count = (
-        _msgpack(pa.array(count).cast(pa.string()).cast(_BINARY)) for count in (2 * present, absent)
+        _msgpack(integers(count).cast(pa.string()).cast(_BINARY)) for count in (2 * present, absent)
     )
     rows = _joined(*_msgpack(keys), *set_count, *to_set, *delete_count, *to_delete)
     counts = 3 + 2 * present + np.maximum(absent, 0)
@@ -180,7 +182,7 @@ def _cut(
 
 def _unless(deleted: pa.Array | None, values: pa.Array) -> pa.Array:
     """Return the values, null where a row is deleted."""
-    return values if deleted is None else pc.if_else(deleted, pa.scalar(None, _BINARY), values)
+    return values if deleted is None else pc.if_else(deleted, pa.nulls(1, _BINARY)[0], values)
 
 
 def _joined(*pieces: Any) -> pa.Array:
@@ -195,12 +197,16 @@ def _resp(column: pa.Array) -> list[Any]:
 
 
 def _msgpack(column: pa.Array) -> list[Any]:
-    lengths = np.asarray(pc.fill_null(pc.binary_length(column), 0)).astype(">u4")
+    lengths = _lengths(column).astype(">u4")
     length = pa.Array.from_buffers(
         pa.binary(4), len(column), [None, pa.py_buffer(lengths.tobytes())]
     )
     return [_bytes(b"\xdb"), length.cast(_BINARY), column]
 
 
+def _lengths(column: pa.Array) -> Any:
+    return np.where(nulls(column), 0, numbers(pc.binary_length(column)))
+
+
 def _bytes(value: bytes) -> pa.Scalar:
-    return pa.scalar(value, _BINARY)
+    return constants(value).cast(_BINARY)[0]

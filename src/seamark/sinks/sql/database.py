@@ -24,7 +24,7 @@ from seamark.model.ignored import ignored
 from seamark.model.redaction import redact, secrets_in
 from seamark.sinks.internal.servers import one_line
 from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW
-from seamark.sinks.mysql.connection import is_refused_row, see_others
+from seamark.sinks.mysql.connection import SETTINGS, is_refused_row, see_others
 
 T = TypeVar("T")
 IN_A_FILE = ("sqlite", "duckdb")
@@ -39,11 +39,8 @@ _EACH_CONNECTION = {
         "SELECT set_config('synchronous_commit', 'on', false) "
         "WHERE current_setting('synchronous_commit') = 'off'",
     ),
-    # Strict, so that the server refuses a row instead of altering it.
     "mysql": (
-        "SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
-        "NO_AUTO_VALUE_ON_ZERO', "
-        f"time_zone='+00:00', innodb_lock_wait_timeout={LOCK_TIMEOUT_S}, "
+        f"SET SESSION {SETTINGS}, innodb_lock_wait_timeout={LOCK_TIMEOUT_S}, "
         f"lock_wait_timeout={LOCK_TIMEOUT_S}",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     ),

@@ -282,13 +282,14 @@ def row_number(cursor: sqlite3.Cursor, table: str) -> str:
 
 def definition(path: str, table: str) -> list[str]:
     """Return the statements that create the table, and the indexes that may refuse a row: unique
-    ones, and those of expressions. None if it is missing."""
+    ones, and those of expressions or with a condition. None if it is missing."""
     if not Path(path).exists():
         return []
     with connect(path) as cursor:
         cursor.execute(
             "SELECT sql FROM sqlite_master WHERE lower(tbl_name) = lower(?) AND (type = 'table' "
-            "OR type = 'index' AND (sql LIKE 'CREATE UNIQUE%' OR sql IS NOT NULL AND EXISTS "
+            "OR type = 'index' AND (sql LIKE 'CREATE UNIQUE%' OR sql LIKE '%WHERE%' "
+            "OR sql IS NOT NULL AND EXISTS "
             "(SELECT 1 FROM pragma_index_xinfo(sqlite_master.name) WHERE cid = -2))) "
             "ORDER BY type DESC",
             (table,),

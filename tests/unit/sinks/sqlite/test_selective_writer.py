@@ -66,6 +66,7 @@ def test_a_key_is_used_once_in_an_attempt(tmp_path: Path) -> None:
         "text TEXT CHECK (text ->> '$.a' IS NOT NULL)",
         "text TEXT, a AS (text ->> '$.a') STORED",
         "text TEXT); CREATE INDEX i ON orders (id, text ->> '$.a'",
+        "text TEXT); CREATE INDEX i ON orders (id) WHERE (text ->> '$.a' > 0",
     ],
 )
 def test_a_row_at_which_a_function_of_the_table_fails_is_refused(
