@@ -47,7 +47,7 @@ from seamark.checkpoint.transactions import (
 )
 from seamark.contracts.sink import FilesSink, Lingering, TwoPhaseCommitSink
 from seamark.datasource.columns import Projection
-from seamark.datasource.guarantee import guarantee_of
+from seamark.datasource.guarantee import guarantee_of, require_apart
 from seamark.datasource.options import (
     CHECKPOINT,
     LOCATION,
@@ -244,6 +244,7 @@ class Location:
         In each batch: Spark may have kept this worker from another run, which a mistaken start must
         not fence."""
         if not entries:
+            require_apart(self.sink, filter(None, (self._at, self._checkpoint)))
             check_storage(self.files)
         spark = self._spark_files
         if spark is None:
