@@ -7,6 +7,7 @@ these workers as long as it likes, so what they share lies in the location, in t
 `checkpoint/batch_log.py`, by the steps of `protocol/batches.py`. Imports no py4j.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,13 +67,14 @@ def plan_batch(place: Location) -> "BatchWriter":
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):  # type: ignore[misc]
     """One task's message to the commit: the location's job id, the try it belongs to, the query,
-    and its report; None if the batch is decided already."""
+    and its report; None if the batch is decided already. `opened_at`: when it began to write."""
 
     job_id: str
     attempt: int
     generation: int
     query: str
     report: TaskReport | None
+    opened_at: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,21 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
             )
         batch = int(str(task.getLocalProperty("streaming.sql.batchId")))
         query = str(task.getLocalProperty("sql.streaming.queryId"))
-        started_at = time.time()
+        started_at, opened_at = time.time(), math.inf
         report = None
+
+        def projected() -> Iterator[pa.RecordBatch]:
+            nonlocal opened_at
+            for rows in iterator:
+                opened_at = min(opened_at, time.time())  # a sort before it may take its time
+                yield self.projection(rows)
+
         place = open_location(self.options)
         if self.this.writes(batch, query, adopts=place.adopts):
             context = self._context(place, batch, task)
             attempt = TaskAttempt(self._tasks(place), lambda uid: context)
             try:
-                attempt.write_all((self.projection(rows) for rows in iterator), (), None)
+                attempt.write_all(projected(), (), None)
                 attempt.prepare_commit()
             except BaseException as error:
                 attempt.abort()
@@ -118,7 +127,8 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
             for _ in iterator:  # the operators before it must see every row
                 pass
         failpoints.reached("batch-flushed")
-        return Written(self.job_id, self.this.number, self.this.generation, query, report)
+        this = self.this
+        return Written(self.job_id, this.number, this.generation, query, report, opened_at)
 
     def _tasks(self, place: Location) -> EpochTasks:
         names = tuple(part.name for part in self.projection.parts)
@@ -170,7 +180,7 @@ class BatchCommit(ArrowWriter):  # type: ignore[misc]
         part = parts.get(UID, SinkEpoch(0, ()))
         first = told[0]
         mine = Decided(batchId, first.query, first.attempt, first.generation, part)
-        self._place.commit(mine, first.job_id)
+        self._place.commit(mine, first.job_id, min(m.opened_at for m in told))
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:
         """Do nothing: the batch may be decided. The next try aborts what this one has left."""
