@@ -57,7 +57,7 @@ from seamark.datasource.options import (
     setting_of,
     sink_of_options,
 )
-from seamark.files import Directory, HadoopSettings, open_for_rows, shared_uri
+from seamark.files import Directory, HadoopSettings, numbered, open_for_rows, shared_uri
 from seamark.files import location as files_location
 from seamark.model import failpoints
 from seamark.model.errors import (
@@ -255,9 +255,15 @@ class Location:
             return
         try:
             query = json.loads(spark.read("metadata"))["id"]
-            planned = max(int(name) for name in spark.list("offsets") if name.isdigit())
+            planned = max(numbered(spark.list("offsets"), ""), default=-1)
         except (FileNotFoundError, ValueError, KeyError):  # Spark's own words are for what it lacks
             return
+        if planned < 0 or spark.exists(f"commits/{planned}"):
+            raise CheckpointError(
+                'format("seamark"): Spark plans no micro-batch: the trigger is continuous, with '
+                "which it never commits a Python data source; use trigger(processingTime=…). Or "
+                "another run of the query is ahead of this one: end one of the two"
+            )
         decided = batches.newest_decision(entries)
         writes = Try(0, 0, decided).writes(planned, query, adopts=self.adopts)
         if decided and not writes and decided.plan not in ("", self._plan(planned)):

@@ -39,10 +39,6 @@ except ImportError:  # Spark 4.0 looks for the batch writer's class before it gi
         """A stream's writer of Arrow batches."""
 
 
-_CONTINUOUS = "__is_continuous_processing"
-"""Spark's local property of a task of its continuous trigger."""
-
-
 def place_of(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Location:
     """Open the query's location for rows of `schema`. Raises ConfigurationError for a mistake in
     the options, and for `overwrite`, which is output mode complete."""
@@ -91,11 +87,6 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
         """Write one task's rows into one transaction and flush it; called once per attempt."""
         task = TaskContext.get()
         assert task is not None
-        if task.getLocalProperty(_CONTINUOUS) == "true":
-            raise ConfigurationError(
-                'format("seamark"): the trigger is continuous, with which Spark never commits a '
-                "Python data source; use trigger(processingTime=…)"
-            )
         batch = int(str(task.getLocalProperty("streaming.sql.batchId")))
         query = str(task.getLocalProperty("sql.streaming.queryId"))
         started_at, opened_at = time.time(), math.inf

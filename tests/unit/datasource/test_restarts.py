@@ -200,3 +200,20 @@ def test_a_mistaken_start_in_a_kept_worker_fences_nobody(tmp_path: Path) -> None
     with pytest.raises(CheckpointError, match="belongs to query q, and this is query another"):
         query.plan(IDS)
     assert sorted(log_of(tmp_path / "location").iterdir()) == before
+
+
+def test_a_batch_that_spark_has_committed_is_not_planned(tmp_path: Path) -> None:
+    """By its continuous trigger, after a run by another one: it would write to Spark's checkpoint,
+    and stand still."""
+    checkpoint = tmp_path / "checkpoint"
+    query = appending(tmp_path, location=f"{tmp_path}/location")
+    for directory in ("offsets", "commits"):
+        (checkpoint / directory).mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "q"}')
+    (checkpoint / "offsets/0").touch()
+    query.run(0, 1)
+    (checkpoint / "commits/0").touch()
+    before = sorted(log_of(tmp_path / "location").iterdir())
+    with pytest.raises(CheckpointError, match="the trigger is continuous"):
+        query.plan(IDS)
+    assert sorted(log_of(tmp_path / "location").iterdir()) == before
