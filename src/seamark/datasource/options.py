@@ -115,7 +115,9 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
     if "path" in rest:
         require_absolute("path", rest["path"])
     if name.lower() in _FORMATS:
-        return formats.sink_of(name, rest, (), place)
+        by = rest.pop("partition_by", None)
+        said = "format(\"seamark\"): the option 'partition_by'"
+        return formats.sink_of(name, rest, () if by is None else formats.names_in(by, said), place)
     kind = _class_of(name)
     values: dict[str, Any] = {}
     fields = {field.name.lower(): field for field in dataclasses.fields(kind) if field.init}

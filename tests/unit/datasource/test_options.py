@@ -63,6 +63,10 @@ def test_spark_s_own_names_of_kafka_and_formats() -> None:
         {"sink": "parquet", "path": "/out", "checkpointlocation": "/c/q"}
     )
     assert (parquet.path, parquet.format) == ("/out", "parquet")
+    by_day: Any = sink_of_options(
+        {"sink": "json", "path": "/out", "partition_by": "day, hour", "checkpointlocation": "/c/q"}
+    )
+    assert tuple(by_day.partition_by) == ("day", "hour")
     jdbc: Any = sink_of_options(
         {"sink": "jdbc", "url": "jdbc:postgresql://h/db", "dbtable": "Orders", "user": "u"}
     )
@@ -171,7 +175,7 @@ NEEDED = {
 OPTIONS = {
     "sqlite": ["sink", "location", "adopt", "selected", "checkpointLocation", "queryName"],
     "kafka": ["kafka.bootstrap.servers"],
-    "parquet": ["path", "compression", "target_file_size"],
+    "parquet": ["path", "compression", "target_file_size", "partition_by"],
     "csv": ["path", "header", "sep", "delimiter", "nullValue", "null_value"],
     "jdbc": ["url", "dbtable", "user", "password", "mode", "keys", "create_table", "spool"],
 }
