@@ -47,7 +47,7 @@ from seamark.checkpoint.transactions import (
 )
 from seamark.contracts.sink import FilesSink, Lingering, TwoPhaseCommitSink
 from seamark.datasource.columns import Projection
-from seamark.datasource.guarantee import guarantee_of
+from seamark.datasource.guarantee import guarantee_of, require_apart
 from seamark.datasource.options import (
     CHECKPOINT,
     LOCATION,
@@ -57,7 +57,7 @@ from seamark.datasource.options import (
     setting_of,
     sink_of_options,
 )
-from seamark.files import Directory, HadoopSettings, open_for_rows, shared_uri
+from seamark.files import Directory, HadoopSettings, numbered, open_for_rows, shared_uri
 from seamark.files import location as files_location
 from seamark.model import failpoints
 from seamark.model.errors import (
@@ -224,7 +224,11 @@ class Location:
         if self.__dict__.get("identity", identity).job_id != identity.job_id:
             self._begin_anew()
         self.identity = identity
-        self.sink.check_transaction_scope(self.job.context(UID, 0, self.identity))
+        # Of a batch nobody knows how long it takes: see `_require_open`.
+        context = self.job.context(UID, 0, self.identity)
+        self.sink.check_transaction_scope(
+            replace(context, checkpoint_interval_s=0.0, checkpoint_timeout_s=0.0)
+        )
         sinks = _Sinks(self)
         try:
             this = failpoints.drive(batches.begin(self.log, sinks, self._previous, self._check))
@@ -244,15 +248,22 @@ class Location:
         In each batch: Spark may have kept this worker from another run, which a mistaken start must
         not fence."""
         if not entries:
+            require_apart(self.sink, filter(None, (self._at, self._checkpoint)))
             check_storage(self.files)
         spark = self._spark_files
         if spark is None:
             return
         try:
             query = json.loads(spark.read("metadata"))["id"]
-            planned = max(int(name) for name in spark.list("offsets") if name.isdigit())
+            planned = max(numbered(spark.list("offsets"), ""), default=-1)
         except (FileNotFoundError, ValueError, KeyError):  # Spark's own words are for what it lacks
             return
+        if planned < 0 or spark.exists(f"commits/{planned}"):
+            raise CheckpointError(
+                'format("seamark"): Spark plans no micro-batch: the trigger is continuous, with '
+                "which it never commits a Python data source; use trigger(processingTime=…). Or "
+                "another run of the query is ahead of this one: end one of the two"
+            )
         decided = batches.newest_decision(entries)
         writes = Try(0, 0, decided).writes(planned, query, adopts=self.adopts)
         if decided and not writes and decided.plan not in ("", self._plan(planned)):
@@ -347,9 +358,11 @@ class Location:
 
     # --- in the worker that commits
 
-    def commit(self, mine: Decided, job_id: str) -> None:
+    def commit(self, mine: Decided, job_id: str, opened_at: float) -> None:
         """Decide the batch of the location's job and commit it; then abort what its losing attempts
-        left open, of which a failure is told and ends nothing."""
+        left open, of which a failure is told and ends nothing. `opened_at`: when the first of its
+        transactions was opened."""
+        self._require_open(mine, time.time() - opened_at)
         if "identity" not in self.__dict__ or job_id != self.job_id:
             self._begin_anew()
             self.identity = identity_of_job(self.files, job_id)
@@ -369,6 +382,19 @@ class Location:
             with ignored("the deletion of old entries of the log"):
                 self.log.tidy()
             self._sweep_soon(mine, time.monotonic())
+
+    def _require_open(self, mine: Decided, open_s: float) -> None:
+        """Raise SeamarkError if the sink's system drops the batch's transactions, or soon will:
+        once the batch is decided, nothing would write its rows again."""
+        limit_s = self.sink.transaction_timeout_s
+        if mine.part.committables and not self.sink.spool and limit_s and open_s > 0.9 * limit_s:
+            raise SeamarkError(
+                f"batch {mine.batch}: its first rows were written {open_s:.0f} s ago, and "
+                f"{self.sink.describe()} drops a transaction after transaction_timeout, "
+                f"{limit_s:g} s; nothing is decided. Give a longer transaction_timeout (up to the "
+                'broker\'s transaction.max.timeout.ms), or spool "true"; for later batches also '
+                "less at once, as by maxOffsetsPerTrigger"
+            )
 
     def _sweep_soon(self, mine: Decided, since: float) -> None:
         pause_s = max(SWEEP_S, (time.monotonic() - since) / 10)

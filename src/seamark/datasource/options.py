@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import importlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -114,7 +115,9 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
     if "path" in rest:
         require_absolute("path", rest["path"])
     if name.lower() in _FORMATS:
-        return formats.sink_of(name, rest, (), place)
+        by = rest.pop("partition_by", None)
+        said = "format(\"seamark\"): the option 'partition_by'"
+        return formats.sink_of(name, rest, () if by is None else formats.names_in(by, said), place)
     kind = _class_of(name)
     values: dict[str, Any] = {}
     fields = {field.name.lower(): field for field in dataclasses.fields(kind) if field.init}
@@ -129,7 +132,7 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
             'format("seamark"): the options bootstrap_servers and kafka.bootstrap.servers '
             "differ; give one of them"
         )
-    for option, text in rest.items():
+    for option, text in sorted(rest.items(), key=lambda pair: "." in pair[0]):  # JSON objects first
         prefix = next((p for p in _PREFIXES if option.startswith(p)), None)
         parameter = _PREFIXES[prefix] if prefix else option
         if prefix == "fs." and "hadoop" not in fields:
@@ -183,7 +186,7 @@ def setting_of(option: str) -> str:
 def require_absolute(option: str, path: str) -> None:
     """Raise ConfigurationError for a local path that is not absolute: Spark's workers at the driver
     and in tasks have working directories of their own."""
-    if not path.startswith("/") and ":" not in path.partition("/")[0]:
+    if not re.match(r"([A-Za-z][\w+.-]+:)?/", path):
         raise ConfigurationError(
             f'format("seamark"): the option {option} is {path!r}; give an absolute path, or a URI: '
             "Spark's workers do not share the program's working directory"
@@ -249,7 +252,7 @@ def _value(text: str, field: "dataclasses.Field[Any]", option: str) -> Any:
         parse = {"true": True, "false": False}.__getitem__
         text = text.lower()
     elif "Mapping" in kind or (text[:1] in ("[", "{") and "Sequence" in kind):
-        parse = json.loads
+        parse = _object if "Mapping" in kind else json.loads
     elif "Sequence" in kind and "str |" not in kind:
         return formats.names_in(text, f'format("seamark"): the option {option!r}')
     elif "int" in kind and "str" not in kind:
@@ -259,10 +262,18 @@ def _value(text: str, field: "dataclasses.Field[Any]", option: str) -> Any:
     try:
         return parse(text)
     except (KeyError, ValueError):
-        wanted = "a number" if parse is int else "JSON" if parse is json.loads else "true or false"
+        forms = {int: "a number", json.loads: "JSON", _object: "a JSON object"}
+        wanted = forms.get(parse, "true or false")
         raise ConfigurationError(
             f'format("seamark"): the option {option!r} cannot be read; give {wanted}'
         ) from None
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Return a JSON object. Raises ValueError for other JSON."""
+    if not isinstance(value := json.loads(text), dict):
+        raise ValueError(text)
+    return value
 
 
 def _text(value: Any, setting: str) -> str:

@@ -7,6 +7,7 @@ these workers as long as it likes, so what they share lies in the location, in t
 `checkpoint/batch_log.py`, by the steps of `protocol/batches.py`. Imports no py4j.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,10 +39,6 @@ except ImportError:  # Spark 4.0 looks for the batch writer's class before it gi
         """A stream's writer of Arrow batches."""
 
 
-_CONTINUOUS = "__is_continuous_processing"
-"""Spark's local property of a task of its continuous trigger."""
-
-
 def place_of(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Location:
     """Open the query's location for rows of `schema`. Raises ConfigurationError for a mistake in
     the options, and for `overwrite`, which is output mode complete."""
@@ -66,13 +63,14 @@ def plan_batch(place: Location) -> "BatchWriter":
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):  # type: ignore[misc]
     """One task's message to the commit: the location's job id, the try it belongs to, the query,
-    and its report; None if the batch is decided already."""
+    and its report; None if the batch is decided already. `opened_at`: when it began to write."""
 
     job_id: str
     attempt: int
     generation: int
     query: str
     report: TaskReport | None
+    opened_at: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -89,21 +87,23 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
         """Write one task's rows into one transaction and flush it; called once per attempt."""
         task = TaskContext.get()
         assert task is not None
-        if task.getLocalProperty(_CONTINUOUS) == "true":
-            raise ConfigurationError(
-                'format("seamark"): the trigger is continuous, with which Spark never commits a '
-                "Python data source; use trigger(processingTime=…)"
-            )
         batch = int(str(task.getLocalProperty("streaming.sql.batchId")))
         query = str(task.getLocalProperty("sql.streaming.queryId"))
-        started_at = time.time()
+        started_at, opened_at = time.time(), math.inf
         report = None
+
+        def projected() -> Iterator[pa.RecordBatch]:
+            nonlocal opened_at
+            for rows in iterator:
+                opened_at = min(opened_at, time.time())  # a sort before it may take its time
+                yield self.projection(rows)
+
         place = open_location(self.options)
         if self.this.writes(batch, query, adopts=place.adopts):
             context = self._context(place, batch, task)
             attempt = TaskAttempt(self._tasks(place), lambda uid: context)
             try:
-                attempt.write_all((self.projection(rows) for rows in iterator), (), None)
+                attempt.write_all(projected(), (), None)
                 attempt.prepare_commit()
             except BaseException as error:
                 attempt.abort()
@@ -118,7 +118,8 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
             for _ in iterator:  # the operators before it must see every row
                 pass
         failpoints.reached("batch-flushed")
-        return Written(self.job_id, self.this.number, self.this.generation, query, report)
+        this = self.this
+        return Written(self.job_id, this.number, this.generation, query, report, opened_at)
 
     def _tasks(self, place: Location) -> EpochTasks:
         names = tuple(part.name for part in self.projection.parts)
@@ -170,7 +171,7 @@ class BatchCommit(ArrowWriter):  # type: ignore[misc]
         part = parts.get(UID, SinkEpoch(0, ()))
         first = told[0]
         mine = Decided(batchId, first.query, first.attempt, first.generation, part)
-        self._place.commit(mine, first.job_id)
+        self._place.commit(mine, first.job_id, min(m.opened_at for m in told))
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:
         """Do nothing: the batch may be decided. The next try aborts what this one has left."""

@@ -173,6 +173,22 @@ def same_place(recorded: object, uri: str) -> bool:
         return False
 
 
+def holds(path: object, directory: str) -> bool:
+    """Tell whether a sink's `path`, or None, is `directory`, or has it below, and no part of the
+    way begins with ``_`` or ``.``: those readers pass over."""
+    if not isinstance(path, str):
+        return False
+    above, way = f"{real_place(path).rstrip('/')}/", f"{real_place(directory)}/"
+    return way.startswith(above) and not re.search(r"(^|/)[_.]", way.removeprefix(above))
+
+
+def real_place(path: str) -> str:
+    """Return a local path without symbolic links, or a URI."""
+    uri = Location.parse(path, "path").uri
+    local = local_of(uri)
+    return place_of(uri) if local is None else os.path.realpath(local)
+
+
 def require_unescaped(value: object, location: Location, setting: str) -> None:
     """Raise ConfigurationError for a ``file:`` URI with a ``%20``.
 

@@ -16,7 +16,7 @@ from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.contracts.places import kafka_topic
 from seamark.contracts.sink import FilesSink
 from seamark.files import in_threads
-from seamark.files.location import local_of
+from seamark.files.location import holds, local_of
 from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import JobFacts, OperatorPart, OtherJob, SinkPart, SourcePart
 from seamark.jobs.checkpoint_history import READ_AT_ONCE, current_directory, jobs_in
@@ -27,7 +27,7 @@ from seamark.model.guarantee import SinkWay
 from seamark.model.job_graph import JobGraph
 from seamark.run.inspection import scope_findings
 from seamark.run.kafka_topics import kafka_options, subscription
-from seamark.spark.file_sources import FilesRead, files_read, holds
+from seamark.spark.file_sources import FilesRead, files_read
 from seamark.spark.plan_functions import epoch_time_functions, python_functions, varying_functions
 from seamark.spark.planned_query import LEAVES_ONCE
 from seamark.spark.session import is_local

@@ -1,14 +1,12 @@
 """Finds the files that Spark's file sources read, so that no sink of the job writes among them."""
 
-import os
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from seamark.files.location import Location, local_of, place_of
+from seamark.files.location import real_place
 from seamark.model.ignored import ignored
 from seamark.spark.java_calls import items_of, java_class
 from seamark.spark.planned_query import sources_of
@@ -34,7 +32,7 @@ class FilesRead:
 
     def reads(self, file: str) -> bool:
         """Tell whether the source reads a `FilesSink.example_file`."""
-        parts = _real(file).split("/") if file else []
+        parts = real_place(file).split("/") if file else []
         for pattern in items_of(java_class(_jvm(), f"{_HADOOP}.GlobExpander").expand(self.path)):
             wanted = str(pattern).split("/")
             below = parts[len(wanted) : -1]
@@ -65,24 +63,8 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
                 whole = path.getFileSystem(conf).makeQualified(path).toString()
                 recursive = options.get("recursivefilelookup", "").lower() == "true"
                 names = options.get("pathglobfilter", "*")
-                reads.append(FilesRead(_real(whole), recursive, names))
+                reads.append(FilesRead(real_place(whole), recursive, names))
     return reads
-
-
-def holds(path: object, directory: str) -> bool:
-    """Tell whether a sink's `path`, or None, is `directory`, or has it below, and no part of the
-    way begins with ``_`` or ``.``: those readers pass over."""
-    if not isinstance(path, str):
-        return False
-    above, way = f"{_real(path).rstrip('/')}/", f"{_real(directory)}/"
-    return way.startswith(above) and not re.search(r"(^|/)[_.]", way.removeprefix(above))
-
-
-def _real(path: str) -> str:
-    """Return a local path without symbolic links, or a URI."""
-    uri = Location.parse(path, "path").uri
-    local = local_of(uri)
-    return place_of(uri) if local is None else os.path.realpath(local)
 
 
 def _fits(wanted: str, part: str) -> bool:

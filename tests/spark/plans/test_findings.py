@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 import seamark as sm
+from seamark.files.location import real_place
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.sources.fields import RandomInt
-from seamark.spark.file_sources import FilesRead, _real
+from seamark.spark.file_sources import FilesRead
 from tests.threads import RunningJob
 
 FIELDS = {"n": RandomInt(1, 9)}
@@ -301,8 +302,8 @@ def test_files_of_a_delta_table_and_s3_by_another_name(tmp_path: Path, rate: Dat
         job.sink(job.source(source, "in"), sink, "out")
         assert [one.weight.value for one in found(job, "SK007")] == ["error"] * fed
     for sink in (sm.FileSink("s3://lake/in"), sm.DeltaSink("s3a://lake/in", create_table=True)):
-        assert FilesRead(_real("s3n://lake/in"), False, "*").reads(sink.example_file)
-        assert FilesRead(_real("s3a://lake/*"), False, "*").reads(sink.example_file)
+        assert FilesRead(real_place("s3n://lake/in"), False, "*").reads(sink.example_file)
+        assert FilesRead(real_place("s3a://lake/*"), False, "*").reads(sink.example_file)
     assert list(sm.FileSink("s3://lake/in").places) == list(sm.FileSink("s3a://lake/in").places)
 
 

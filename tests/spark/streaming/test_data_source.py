@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import seamark as sm
+from tests.chaos.driver import wait_until
 from tests.unit.datasource.played import log_of
 
 SCHEMA = "id long, name string, price decimal(12,8), day date"
@@ -212,6 +213,21 @@ def test_complete_mode_is_refused(stream: DataFrame, tmp_path: Path) -> None:
     options = {"sink": "sqlite", "path": f"{tmp_path}/t.db", "table": "t"}
     assert 'outputMode is "complete"' in refusal(counted, tmp_path, mode="complete", **options)
     assert not (tmp_path / "t.db").exists()
+
+
+def test_the_continuous_trigger_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark takes it, ignores its own error at the first commit, and stands still."""
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    writer = rows.writeStream.format("seamark").option("sink", "sqlite").option("table", "t")
+    writer = writer.option("path", f"{tmp_path}/t.db").option("checkpointLocation", f"{tmp_path}/c")
+    query = writer.trigger(continuous="1 second").start()
+    try:
+        with pytest.raises(Exception, match="the trigger is continuous"):
+            query.awaitTermination(60)
+        query = writer.trigger(processingTime="0 seconds").start()
+        wait_until("a batch", lambda: [*tmp_path.glob("c/commits/1")], 60)
+    finally:
+        query.stop()
 
 
 def test_columns_that_need_sql_say_what_to_select(stream: DataFrame, tmp_path: Path) -> None:

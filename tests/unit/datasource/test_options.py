@@ -63,10 +63,24 @@ def test_spark_s_own_names_of_kafka_and_formats() -> None:
         {"sink": "parquet", "path": "/out", "checkpointlocation": "/c/q"}
     )
     assert (parquet.path, parquet.format) == ("/out", "parquet")
+    by_day: Any = sink_of_options(
+        {"sink": "json", "path": "/out", "partition_by": "day, hour", "checkpointlocation": "/c/q"}
+    )
+    assert tuple(by_day.partition_by) == ("day", "hour")
     jdbc: Any = sink_of_options(
         {"sink": "jdbc", "url": "jdbc:postgresql://h/db", "dbtable": "Orders", "user": "u"}
     )
     assert jdbc.table == "orders"
+
+
+def test_a_setting_of_its_own_counts_beside_a_json_object() -> None:
+    """In whatever order Spark gives them."""
+    given = {"sink": "kafka", "kafka.bootstrap.servers": "h:1", "topic": "t",
+             "kafka.linger.ms": "5",
+             "producer_options": '{"acks": "all", "linger.ms": "1"}'}  # fmt: skip
+    for options in (given, dict(reversed(given.items()))):
+        sink: Any = sink_of_options({**options, "checkpointlocation": "/c/q"})
+        assert sink.producer_options == {"acks": "all", "linger.ms": "5"}
 
 
 @dataclass(frozen=True)
@@ -110,6 +124,19 @@ def test_a_sink_of_ones_own() -> None:
         ({"sink": "delta", "path": "/d", "create_table": "yes"}, "give true or false"),
         ({"sink": "sqlite", "path": "x.db", "table": "t"}, "give an absolute path"),
         ({"sink": "json", "path": "out"}, "give an absolute path"),
+        ({"sink": "json", "path": "file:out"}, "give an absolute path"),
+        ({"sink": "json", "path": "2026:11/out"}, "give an absolute path"),
+        ({"sink": "json", "path": "~/out"}, "give an absolute path"),
+        (
+            {
+                "sink": "kafka",
+                "kafka.bootstrap.servers": "a:1",
+                "kafka.linger.ms": "5",
+                "producer_options": '["acks"]',
+                "topic": "t",
+            },
+            "the option 'producer_options' cannot be read; give a JSON object",
+        ),
         (
             {
                 "sink": "kafka",
@@ -148,7 +175,7 @@ NEEDED = {
 OPTIONS = {
     "sqlite": ["sink", "location", "adopt", "selected", "checkpointLocation", "queryName"],
     "kafka": ["kafka.bootstrap.servers"],
-    "parquet": ["path", "compression", "target_file_size"],
+    "parquet": ["path", "compression", "target_file_size", "partition_by"],
     "csv": ["path", "header", "sep", "delimiter", "nullValue", "null_value"],
     "jdbc": ["url", "dbtable", "user", "password", "mode", "keys", "create_table", "spool"],
 }
@@ -173,6 +200,14 @@ def test_an_option_given_empty_is_not_one_left_out(sink: str, option: str) -> No
     with pytest.raises(sm.ConfigurationError, match=said) as error:
         Location(given)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("option", ["location", "checkpointLocation"])
+@pytest.mark.parametrize("path", ["log", "~/log", "file:log", "FILE:log", "2026:11/log"])
+def test_a_location_is_absolute(option: str, path: str) -> None:
+    query = {"sink": "sqlite", "path": "/x.db", "table": "t", option.lower(): path}
+    with pytest.raises(sm.ConfigurationError, match=f"option {option} is '{path}.*give an abs"):
+        Location(query)
 
 
 @pytest.mark.parametrize("option", ["adopt", "selected"])

@@ -19,7 +19,7 @@ from pyspark.sql.types import DecimalType, StructField, StructType
 
 from seamark.contracts.write_ahead import EpochToken
 from seamark.datasource import location, writers
-from seamark.model.errors import CheckpointError
+from seamark.model.errors import CheckpointError, ConfigurationError
 from seamark.protocol.batches import Decided, Try
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 from tests.chaos.driver import wait_until
@@ -77,6 +77,24 @@ def test_files_that_a_consumer_has_taken_away_stop_nothing(tmp_path: Path) -> No
     query.end_spark()
     query.run(1, 2)
     assert len([*(tmp_path / "out").glob("*.parquet")]) == 1
+
+
+@pytest.mark.parametrize("sink", ["files", "delta"])
+@pytest.mark.parametrize("option", ["checkpointlocation", "location"])
+def test_a_target_that_shows_checkpoint_or_location_to_its_readers_is_refused(
+    sink: str, option: str, tmp_path: Path
+) -> None:
+    query = Query(sink=sink, path=f"{tmp_path}/out", checkpointlocation=f"{tmp_path}/checkpoint")
+    if sink == "delta":
+        query.options["create_table"] = "true"
+    hidden = dict(query.options)
+    query.options[option] = f"{tmp_path}/out/state"
+    with pytest.raises(ConfigurationError, match=r"where the job's checkpoint is.*SK008"):
+        query.plan(IDS)
+    assert not [*tmp_path.rglob("log")]
+    query.options = hidden | {option: f"{tmp_path}/out/_state"}
+    query.run(0, 1)
+    query.end_spark()
 
 
 def test_deleted_and_begun_anew_in_one_spark(tmp_path: Path) -> None:
@@ -180,5 +198,22 @@ def test_a_mistaken_start_in_a_kept_worker_fences_nobody(tmp_path: Path) -> None
     before = sorted(log_of(tmp_path / "location").iterdir())
     (checkpoint / "metadata").write_text('{"id": "another"}')
     with pytest.raises(CheckpointError, match="belongs to query q, and this is query another"):
+        query.plan(IDS)
+    assert sorted(log_of(tmp_path / "location").iterdir()) == before
+
+
+def test_a_batch_that_spark_has_committed_is_not_planned(tmp_path: Path) -> None:
+    """By its continuous trigger, after a run by another one: it would write to Spark's checkpoint,
+    and stand still."""
+    checkpoint = tmp_path / "checkpoint"
+    query = appending(tmp_path, location=f"{tmp_path}/location")
+    for directory in ("offsets", "commits"):
+        (checkpoint / directory).mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "q"}')
+    (checkpoint / "offsets/0").touch()
+    query.run(0, 1)
+    (checkpoint / "commits/0").touch()
+    before = sorted(log_of(tmp_path / "location").iterdir())
+    with pytest.raises(CheckpointError, match="the trigger is continuous"):
         query.plan(IDS)
     assert sorted(log_of(tmp_path / "location").iterdir()) == before
