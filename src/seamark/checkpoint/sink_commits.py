@@ -88,7 +88,8 @@ class SinkCommits:
     counts: SinkCounts
     deadline_s: float
     remedy: str = (
-        "Re-read them from the source into the sink, then accept the loss: seamark txn accept-loss "
+        "If the sink had another target then, put it back for one start, which commits them. Else "
+        "re-read them from the source into the sink, then accept the loss: seamark txn accept-loss "
         "(docs/operations/lost-transactions.md)"
     )
     """What an error says of lost transactions."""

@@ -229,6 +229,24 @@ def with_metadata(entry: str, metadata: Mapping[str, Any]) -> str:
     return "\n".join([version, json.dumps(metadata, separators=(",", ":")), *lines])
 
 
+def newest_file(files: Directory, source: str, offset: Any) -> str:
+    """Return the last path in the log of a file source's directory up to its `offset`, as Spark
+    writes it; "" if there is none."""
+    if not isinstance(offset, dict) or "logOffset" not in offset:
+        return ""
+    logged = filter(None, map(_SOURCE_LOG.fullmatch, files.list(f"sources/{source}")))
+    entries = {number: m[0] for m in logged if (number := int(m[1])) <= offset["logOffset"]}
+    if not entries:
+        return ""
+    path = f"sources/{source}/{entries[max(entries)]}"
+    try:  # the last line alone: a compacted log may have a million
+        return str(json.loads(files.read(path).decode().rpartition("\n")[2])["path"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise CorruptRecordError(
+            f"{files.uri}/{path}: this is not a whole entry of Spark's log: {error}"
+        ) from None
+
+
 def is_kafka(offset: Any) -> bool:
     """Whether an offset is one of Kafka's: ``{topic: {partition: offset}}``."""
     return isinstance(offset, dict) and all(

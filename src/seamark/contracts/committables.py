@@ -14,6 +14,10 @@ from typing import Any, TypeVar, get_type_hints
 from seamark.model.errors import CorruptRecordError
 
 T = TypeVar("T")
+_OTHERS = (
+    "it is of another kind of sink that had this uid (declare that one once more, and let the job "
+    "commit what it has decided), of a newer version of this one, or damaged"
+)
 _types: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
 
 
@@ -37,8 +41,7 @@ def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
     checksum, _, body = rest.partition(b" ")
     if written != b"%d" % version:
         raise CorruptRecordError(
-            f"{kind.__name__}: version {written[:20]!r}, this program reads {version}; it is "
-            "damaged or from a newer version of the sink"
+            f"{kind.__name__}: version {written[:20]!r}, this program reads {version}; {_OTHERS}"
         )
     if checksum != b"%08x" % binascii.crc32(body):
         raise CorruptRecordError(
@@ -49,7 +52,7 @@ def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
     values = {name: getattr(kind, name) for name in wanted if hasattr(kind, name)}
     values |= {n: _value(v) for n, v in fields.items()} if isinstance(fields, dict) else {}
     if values.keys() != wanted.keys() or not all(_fits(values[n], wanted[n]) for n in wanted):
-        raise CorruptRecordError(f"{kind.__name__}: unexpected fields {fields!r}")
+        raise CorruptRecordError(f"{kind.__name__}: unexpected fields {fields!r}; {_OTHERS}")
     return kind(**values)
 
 

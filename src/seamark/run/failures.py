@@ -113,12 +113,7 @@ def of_source(error: BaseException, job: str) -> BaseException:
     file source has the place of one with another directory."""
     trace = _trace(error) if isinstance(error, PySparkException) else ""
     if other := _OTHER_FILES.search(trace):
-        return UserError(
-            f"job {job}: a file source reads {other[1]}, and the one in its place has read "
-            f"{other[2]}: Spark goes on from there, and nothing was written. Give each source its "
-            "directory back; to read another one, give the source a uid of its own and go on from "
-            "a savepoint: seamark run -n -s PATH"
-        )
+        return UserError(f"job {job}: {other_files('a file source', other[1], other[2])}")
     if (match := _DELETED.search(trace)) is None:
         return error
     return RowsDeletedError(
@@ -127,6 +122,15 @@ def of_source(error: BaseException, job: str) -> BaseException:
         "it says how to read the new one. To go on without these rows, set the source's option "
         "failOnDataLoss to false and start the job again; to lose none, let the topic keep its "
         "rows for longer than the job may be down (retention.ms, retention.bytes)"
+    )
+
+
+def other_files(source: str, reads: str, read: str) -> str:
+    """Say that a source has the place of another one with other files, with the remedy."""
+    return (
+        f"{source} reads {reads}, and the one in its place has read {read}: Spark goes on from "
+        "there, and nothing was written. Give each source its directory back; to read another one, "
+        "give the source a uid of its own and go on from a savepoint: seamark run -n -s PATH"
     )
 
 

@@ -13,7 +13,7 @@ from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.inspection import damaged, require_sound
-from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, read_log, read_offsets
+from seamark.checkpoint.spark_files import SOURCE_EVOLUTION, newest_file, read_log, read_offsets
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.files import Directory, numbered
 from seamark.model.errors import (
@@ -23,6 +23,7 @@ from seamark.model.errors import (
     SeamarkError,
 )
 from seamark.protocol.procedures import put_back_decision, put_back_plans
+from seamark.run.failures import other_files
 from seamark.run.job_plan import JobPlan
 from seamark.run.kafka_topics import (
     ask_topic_ids,
@@ -32,6 +33,7 @@ from seamark.run.kafka_topics import (
     unfit_offsets,
 )
 from seamark.run.waiting_rows import unfit_rows
+from seamark.spark.file_sources import reads_elsewhere
 from seamark.spark.operator_uids import OperatorUids, moved
 from seamark.spark.socket_lines import lost_lines
 from seamark.spark.state_backend import PROVIDER, check_backend
@@ -155,13 +157,20 @@ class StartChecks:
 
     def _require_offsets(self, offsets: Sequence[Any]) -> None:
         """Raise ConfigurationError if a source has offsets of another kind, or of a topic in Kafka
-        that it does not read, or that was made again. Spark would fail in the next epoch, or leave
-        out rows. What the brokers say of the topics goes into this run's lease."""
+        that it does not read, or that was made again, or has read files of another directory. Spark
+        would fail in the next epoch, leave out rows, or read files again. What the brokers say of
+        the topics goes into this run's lease."""
         reading = find_subscriptions(self._plan)
         problems = unfit_offsets(self._name, offsets, self._uids, reading) if offsets else []
         of_sources = offsets_by_uid(offsets, self._uids)
         before, now = self._store.read_topic_ids(), ask_topic_ids(reading, of_sources)
         problems += made_again(self._name, of_sources, before, now, reading)
+        for uid, number in self._uids.source_numbers().items():
+            place = self._uids.source_names.get(number, str(number))
+            file = newest_file(self._spark_files, place, of_sources.get(uid))
+            leaf = self._plan.query.leaves[number]
+            if file and (reads := reads_elsewhere(leaf, self._plan.spark, file)):
+                problems.append(other_files(f"source {uid!r}", reads, file))
         if problems:
             raise ConfigurationError(f"job {self._name}: {'; '.join(problems)}")
         self._store.topic_ids = {

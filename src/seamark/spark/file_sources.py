@@ -1,10 +1,12 @@
-"""Finds the files that Spark's file sources read, so that no sink of the job writes among them."""
+"""Finds the files that Spark's file sources read, so that no sink of the job writes among them, and
+no source goes on in the place of another."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from seamark.files.location import real_place
 from seamark.model.ignored import ignored
@@ -13,6 +15,8 @@ from seamark.spark.planned_query import sources_of
 from seamark.spark.plans import items, name_of
 
 _HADOOP = "org.apache.hadoop.fs"
+_GLOB = re.compile(r"[{}\[\]*?\\]")
+"""What makes a path a pattern to Spark (SparkHadoopUtil.isGlobPath)."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,41 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
     its start says so."""
     reads = []
     for leaf in sources_of(frame):
-        # Only the sources of Spark's file formats have such a name.
-        if name_of(leaf) == "StreamingRelation" and leaf.sourceName().startswith("FileSource["):
-            pairs = items(leaf.dataSource().options())
-            options = {str(pair._1()).lower(): str(pair._2()) for pair in pairs}
-            with ignored("the path of a file source"):
-                path = java_class(_jvm(), f"{_HADOOP}.Path")(options["path"])
-                conf = frame.sparkSession._jsparkSession.sessionState().newHadoopConf()
-                whole = path.getFileSystem(conf).makeQualified(path).toString()
+        with ignored("the path of a file source"):
+            if (path := _path_of(leaf, frame.sparkSession)) is not None:
+                options = _options(leaf)
                 recursive = options.get("recursivefilelookup", "").lower() == "true"
                 names = options.get("pathglobfilter", "*")
-                reads.append(FilesRead(real_place(whole), recursive, names))
+                reads.append(FilesRead(real_place(path), recursive, names))
     return reads
+
+
+def reads_elsewhere(leaf: Any, spark: SparkSession, file: str) -> str:
+    """Return what a file source reads, if a `file` of its log lies outside of it: in Spark's eyes
+    all files in there are new. "" if it does not, or if Spark goes by the files' names alone."""
+    path = _path_of(leaf, spark)
+    if path is None or _options(leaf).get("filenameonly", "").lower() == "true":
+        return ""
+    glob = _GLOB.search(path)
+    plain = path[: glob.start()].rpartition("/")[0] if glob else path
+    uri = java_class(_jvm(), "java.net.URI")(file)
+    there = str(java_class(_jvm(), f"{_HADOOP}.Path")(uri).toString())
+    return "" if f"{there}/".startswith(f"{plain.rstrip('/')}/") else path
+
+
+def _options(leaf: Any) -> dict[str, str]:
+    pairs = items(leaf.dataSource().options())
+    return {str(pair._1()).lower(): str(pair._2()) for pair in pairs}
+
+
+def _path_of(leaf: Any, spark: SparkSession) -> str | None:
+    """Return the path of a source of Spark's file formats, with its file system; None for others.
+    Only those have such a name."""
+    if name_of(leaf) != "StreamingRelation" or not leaf.sourceName().startswith("FileSource["):
+        return None
+    path = java_class(_jvm(), f"{_HADOOP}.Path")(_options(leaf)["path"])
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    return str(path.getFileSystem(conf).makeQualified(path).toString())
 
 
 def _fits(wanted: str, part: str) -> bool:

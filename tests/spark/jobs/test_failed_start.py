@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.model.errors import ConfigurationError
 from seamark.run import query as queries
 from seamark.run.checkpoint_trigger import CheckpointTrigger
 from seamark.run.query import StreamRun
@@ -163,3 +165,53 @@ def test_file_sources_that_changed_places_are_told(spark: SparkSession, tmp_path
     assert count(tmp_path) == (2, 2)
     run("a", "b")
     assert count(tmp_path) == (3, 3)
+    # The last epoch has no file of b, and Spark would not look: it would read both again.
+    with pytest.raises(sm.UserError, match=r"'two' reads file:.*/a, .*has read file:.*b/0\.json"):
+        run("a", "a")
+    assert count(tmp_path) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ("in", "in/", True),
+        ("in", "../{}/in", True),
+        ("in2", "in", False),
+        ("in/*", "in2/*", False),
+        ("a b%20", "a b%20", True),
+        ("a b%20", "a b ", False),
+    ],
+)
+def test_a_directory_in_the_place_of_another_is_told_where_spark_would_read_it_again(
+    spark: SparkSession, tmp_path: Path, before: str, now: str, same: bool
+) -> None:
+    """After windows were closed the last epoch has no file at all."""
+
+    def run(directory: str) -> None:
+        source = spark.readStream.schema("id BIGINT, at TIMESTAMP").option("fileNameOnly", names)
+        read = source.json(f"{tmp_path}/{directory.format(tmp_path.name)}")
+        rows = read.withWatermark("at", "1 second").groupBy(F.window("at", "1 minute"))
+        writer = sm.write_stream(rows.agg(F.count("id").alias("n")).select("window.start", "n"))
+        writer = writer.format("parquet").option("path", f"{tmp_path}/out")
+        writer = writer.option("checkpointLocation", f"{tmp_path}/store/q")
+        writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    def closed() -> list[int]:
+        return sorted(row.n for row in spark.read.parquet(f"{tmp_path}/out").collect())
+
+    names = "false"
+    for name in {"in", "in2", "in/x", "in2/x", "a b%20", "a b "}:
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        rows = (f'{{"id": {n}, "at": "2024-01-01 00:0{n}:00"}}\n' for n in range(3))
+        (tmp_path / name / "0.json").write_text("".join(rows))
+    run(before)
+    found = closed()
+    if same:
+        run(now)
+    else:
+        with pytest.raises(ConfigurationError, match="and the one in its place has read file:"):
+            run(now)
+    assert closed() == found
+    names = "true"  # then a file is known by its name, wherever it lies
+    run(now)
+    assert closed() == found

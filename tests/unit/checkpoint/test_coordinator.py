@@ -455,6 +455,7 @@ def test_retry_is_asked_again_and_lost_is_loud(world: World) -> None:
     assert "epoch 1" in str(driver.failure)
     assert "'orders'" in str(driver.failure)
     assert "1.1" in str(driver.failure)
+    assert "had another target then, put it back for one start" in str(driver.failure)
     assert not (world.directory / "epochs/1/committed.json").exists()
 
 

@@ -53,10 +53,12 @@ def test_a_field_added_later_has_its_default_in_older_bytes() -> None:
     ],
 )
 def test_other_fields_are_refused(body: bytes) -> None:
-    with pytest.raises(CorruptRecordError, match="Hold: unexpected fields"):
+    with pytest.raises(CorruptRecordError, match=r"Hold: unexpected fields .*another kind of sink"):
         load_committable(Hold, with_checksum(body))
 
 
 def test_another_version_is_named() -> None:
-    with pytest.raises(CorruptRecordError, match=r"Hold: version b'2', this program reads 1"):
+    with pytest.raises(
+        CorruptRecordError, match=r"Hold: version b'2', this program reads 1; .*of sink"
+    ):
         load_committable(Hold, dump_committable(ONE, 2))
