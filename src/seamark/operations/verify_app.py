@@ -17,9 +17,7 @@ from urllib.parse import urlsplit
 
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.operations.program_file import require_program
-from seamark.operations.reading import declared_jobs, traceback_in_program
 from seamark.operations.run import Program
-from seamark.sinks.internal.columns import in_double_quotes
 
 if TYPE_CHECKING:
     from seamark.verify.systems import Systems
@@ -155,6 +153,7 @@ def workload(
 def _watched(
     asked: AppUnderTest, uid: str, sink: dict[str, Any], systems: "Systems", directory: Path
 ) -> Any:
+    from seamark.sinks.internal.columns import in_double_quotes
     from seamark.verify import readers
     from seamark.verify.trial import ROWS
     from seamark.verify.workloads import numbered_by
@@ -228,6 +227,9 @@ def _looked_at(asked: AppUnderTest) -> dict[str, Any]:
 
 def main() -> None:
     """Write what the program at the second argument's path declares into the first one's."""
+    # Not above: these bring pyarrow, which the command itself, running for hours, never needs.
+    from seamark.operations.reading import declared_jobs, traceback_in_program
+
     answer, app, *arguments = sys.argv[1:]
     try:
         jobs = declared_jobs(Path(app), arguments)
@@ -270,6 +272,7 @@ def _source_facts(declared: Any) -> dict[str, Any]:
 
 def _sink_facts(declared: Any) -> dict[str, Any]:
     from seamark.model.guarantee import SinkWay
+    from seamark.sinks.internal.columns import in_double_quotes
     from seamark.sinks.kafka.sink import KafkaSink
     from seamark.sinks.postgres.sink import PostgresSink
     from seamark.sinks.sqlite.sink import SQLiteSink

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -48,3 +50,13 @@ def test_a_run_without_any_of_its_faults_is_refused(tmp_path: Path) -> None:
             tmp_path, said.append,
         )  # fmt: skip
     assert any("Kafka at 127.0.0.1:9 was given" in line for line in said)
+
+
+def test_the_command_itself_does_without_what_its_drivers_need() -> None:
+    """It runs for hours beside them; with pyarrow it had 60 MB more."""
+    command = "import seamark.cli.verify, seamark.operations.verify, seamark.verify.trial, sys"
+    shown = "print({'pyarrow', 'pandas'} & {*sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{command}; {shown}"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
