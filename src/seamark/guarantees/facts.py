@@ -16,6 +16,7 @@ class SourcePart:
     places: the places read, as `TwoPhaseCommitSink.places`.
     isolation: Kafka's isolation level; "" for other systems.
     fails_on_data_loss: False if the source goes on without rows deleted unread.
+    skips: the options by which it passes over files that it cannot read.
     """
 
     uid: str
@@ -24,6 +25,7 @@ class SourcePart:
     places: tuple[str, ...] = ()
     isolation: str = ""
     fails_on_data_loss: bool = True
+    skips: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def reads_uncommitted(job: JobFacts) -> Iterator[Finding]:
 
 
 def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
-    """Rows deleted before they were read are skipped in silence."""
+    """Rows that cannot be read are skipped in silence."""
     for source in job.sources:
         if not source.fails_on_data_loss:
             yield Finding(
@@ -52,6 +52,15 @@ def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
                 "failOnDataLoss is false: rows deleted by Kafka before they were read are skipped "
                 "in silence",
                 "leave failOnDataLoss out: the job then stops and names them",
+            )
+        for option in source.skips:
+            yield Finding(
+                FindingCode.SC003,
+                f"source `{source.uid}`",
+                f"{option} is true: the rows of files that are damaged or gone are skipped in "
+                "silence, and the files count as read",
+                f"leave {option} out, also of Spark's settings: the epoch then fails and names "
+                "the file",
             )
 
 

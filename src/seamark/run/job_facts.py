@@ -82,7 +82,10 @@ def _source_part(source: DeclaredSource, read: Sequence[FilesRead]) -> SourcePar
     options = kafka_options(source.dataframe)
     if options is None:
         places = tuple(files.place for files in read)
-        return SourcePart(source.uid, source.description, source.replayable, places=places)
+        skips = tuple(dict.fromkeys(option for files in read for option in files.skips))
+        return SourcePart(
+            source.uid, source.description, source.replayable, places=places, skips=skips
+        )
     servers = options.get("kafka.bootstrap.servers", "")
     reading = subscription(options)
     return SourcePart(

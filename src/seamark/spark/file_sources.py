@@ -15,6 +15,7 @@ from seamark.spark.planned_query import sources_of
 from seamark.spark.plans import items, name_of
 
 _HADOOP = "org.apache.hadoop.fs"
+_SKIPPING = ("ignoreCorruptFiles", "ignoreMissingFiles")
 _GLOB = re.compile(r"[{}\[\]*?\\]")
 """What makes a path a pattern to Spark (SparkHadoopUtil.isGlobPath)."""
 
@@ -23,11 +24,13 @@ _GLOB = re.compile(r"[{}\[\]*?\\]")
 class FilesRead:
     """What a file source reads: the files in the directories, or the files, that `path` names; it
     may be a pattern of Hadoop's. Files deeper down are read only in directories of partitions, or
-    if it is `recursive`. `names` is a pattern of the files' names."""
+    if it is `recursive`. `names` is a pattern of the files' names. `skips` are the options by which
+    files that cannot be read are passed over."""
 
     path: str
     recursive: bool
     names: str
+    skips: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -62,7 +65,13 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
                 options = _options(leaf)
                 recursive = options.get("recursivefilelookup", "").lower() == "true"
                 names = options.get("pathglobfilter", "*")
-                reads.append(FilesRead(real_place(path), recursive, names))
+                conf = frame.sparkSession.conf
+                given = {
+                    name: options.get(name.lower()) or conf.get(f"spark.sql.files.{name}")
+                    for name in _SKIPPING
+                }
+                skips = tuple(name for name, on in given.items() if str(on).lower() == "true")
+                reads.append(FilesRead(real_place(path), recursive, names, skips))
     return reads
 
 

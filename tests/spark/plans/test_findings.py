@@ -290,6 +290,27 @@ def test_dead_letters_come_again_in_each_epoch_of_complete_mode(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_source_that_passes_over_files_is_told(tmp_path: Path, spark: SparkSession) -> None:
+    """By its own option, whatever Spark's setting is, and by the setting alone."""
+    (tmp_path / "in").mkdir()
+    setting, told = "spark.sql.files.ignoreCorruptFiles", []
+    for option, value, session in (
+        ("ignoreMissingFiles", "TRUE", "false"),
+        ("ignoreCorruptFiles", "false", "true"),
+        ("maxFilesPerTrigger", "1", "true"),
+    ):
+        spark.conf.set(setting, session)
+        try:
+            reader = spark.readStream.schema("id LONG").option(option, value)
+            job = sm.Job("skips", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+            rows = job.source(reader.json(str(tmp_path / "in")), "in", replayable=True)
+            job.sink(rows, sm.FileSink(str(tmp_path / "out")), "out")
+            told.append([one.found.split()[0] for one in found(job, "SC003")])
+        finally:
+            spark.conf.unset(setting)
+    assert told == [["ignoreMissingFiles"], [], ["ignoreCorruptFiles"]]
+
+
 def test_files_of_a_delta_table_and_s3_by_another_name(tmp_path: Path, rate: DataFrame) -> None:
     for sink, fed in (
         (sm.DeltaSink(str(tmp_path / "in"), create_table=True), True),
