@@ -15,7 +15,7 @@ from seamark.contracts.record_batches import integers, text_scalar
 _CYCLE_DAYS = 146_097  # 400 years: the calendar repeats
 _FIRST_DAY, _END_DAY = -719_528, 2_932_897  # 0000-01-01, 10000-01-01
 _DAY_US = 86_400_000_000
-_NOT = pa.nulls(1).is_valid()[0]
+_NOT = pa.nulls(1).is_valid()[0]  # `pa.scalar(False)` would import pandas
 _SIGNED = re.compile(r"([+-]\d+)-(.*)", re.DOTALL)
 
 

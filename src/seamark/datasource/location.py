@@ -7,7 +7,6 @@ each generation; the planning worker makes one only where there is something to 
 import hashlib
 import json
 import logging
-import math
 import os
 import re
 import socket
@@ -359,7 +358,7 @@ class Location:
 
     # --- in the worker that commits
 
-    def commit(self, mine: Decided, job_id: str, opened_at: float = math.inf) -> None:
+    def commit(self, mine: Decided, job_id: str, opened_at: float) -> None:
         """Decide the batch of the location's job and commit it; then abort what its losing attempts
         left open, of which a failure is told and ends nothing. `opened_at`: when the first of its
         transactions was opened."""

@@ -2,6 +2,7 @@
 no source goes on in the place of another."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +62,7 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
     reads = []
     for leaf in sources_of(frame):
         with ignored("the path of a file source"):
-            if (path := _path_of(leaf, frame.sparkSession)) is not None:
-                options = _options(leaf)
+            if (options := _file_options(leaf)) is not None:
                 recursive = options.get("recursivefilelookup", "").lower() == "true"
                 names = options.get("pathglobfilter", "*")
                 conf = frame.sparkSession.conf
@@ -71,16 +71,18 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
                     for name in _SKIPPING
                 }
                 skips = tuple(name for name, on in given.items() if str(on).lower() == "true")
-                reads.append(FilesRead(real_place(path), recursive, names, skips))
+                path = real_place(_path(options, frame.sparkSession))
+                reads.append(FilesRead(path, recursive, names, skips))
     return reads
 
 
 def reads_elsewhere(leaf: Any, spark: SparkSession, file: str) -> str:
     """Return what a file source reads, if a `file` of its log lies outside of it: in Spark's eyes
     all files in there are new. "" if it does not, or if Spark goes by the files' names alone."""
-    path = _path_of(leaf, spark)
-    if path is None or _options(leaf).get("filenameonly", "").lower() == "true":
+    options = _file_options(leaf)
+    if options is None or options.get("filenameonly", "").lower() == "true":
         return ""
+    path = _path(options, spark)
     glob = _GLOB.search(path)
     plain = path[: glob.start()].rpartition("/")[0] if glob else path
     uri = java_class(_jvm(), "java.net.URI")(file)
@@ -88,17 +90,18 @@ def reads_elsewhere(leaf: Any, spark: SparkSession, file: str) -> str:
     return "" if f"{there}/".startswith(f"{plain.rstrip('/')}/") else path
 
 
-def _options(leaf: Any) -> dict[str, str]:
+def _file_options(leaf: Any) -> dict[str, str] | None:
+    """Return the options of a source of Spark's file formats, by names in lower case; None for
+    others. Only those have such a name."""
+    if name_of(leaf) != "StreamingRelation" or not leaf.sourceName().startswith("FileSource["):
+        return None
     pairs = items(leaf.dataSource().options())
     return {str(pair._1()).lower(): str(pair._2()) for pair in pairs}
 
 
-def _path_of(leaf: Any, spark: SparkSession) -> str | None:
-    """Return the path of a source of Spark's file formats, with its file system; None for others.
-    Only those have such a name."""
-    if name_of(leaf) != "StreamingRelation" or not leaf.sourceName().startswith("FileSource["):
-        return None
-    path = java_class(_jvm(), f"{_HADOOP}.Path")(_options(leaf)["path"])
+def _path(options: Mapping[str, str], spark: SparkSession) -> str:
+    """Return the path in the options, with its file system."""
+    path = java_class(_jvm(), f"{_HADOOP}.Path")(options["path"])
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     return str(path.getFileSystem(conf).makeQualified(path).toString())
 

@@ -4,6 +4,7 @@ replays and fences on the real stores, and kill -9 of the whole tree. The checkp
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_replays_and_fences(place: dict[str, str], tmp_path: Path) -> None:
     at = query.committing()
     assert older.this.number < max(at.log.numbers())
     with pytest.raises(FencedError):
-        at.commit(late_decision(at, older), at.job_id)
+        at.commit(late_decision(at, older), at.job_id, math.inf)
     assert sorted(kills.in_sqlite(tmp_path / "t.db")) == [1, 2, 3, 4]
     secrets = {text for name, text in place.items() if name.endswith("secret.key")}
     for number in at.files.list("executions"):

@@ -181,10 +181,8 @@ def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> Ta
     parts = tables.volatile(connection, table)
     volatile = ([n for foreign, n in parts if foreign is of] for of in (False, True))
     written = target_columns(context.schema, sink.op)
-    found = (
-        [table.find(name) for name in names] for names in ([c.name for c in written], sink.keys)
-    )
-    names, keys = ([column.name for column in columns if column] for columns in found)
+    names = [column.name for one in written if (column := table.find(one.name))]
+    keys = [column.name for key in sink.keys if (column := table.find(key))]
     late = () if sink.mode == "prepared" else met_late(connection, table, names, keys)
     return TableFacts(
         user,
