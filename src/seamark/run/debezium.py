@@ -54,6 +54,8 @@ _DIGITS = r"-?(?=[0-9]*[.eE])[0.]*[1-9](?:\.?[0-9]){14,}\.?[1-9]"
 _ROUNDED = r'"(?:%s)"\s*:\s*(?:[\[{](?:[^\]}]*?[\[:,])?\s*)?' + _DIGITS
 """JSON in which a field, or a list or object in it, has a number of more than 15 digits that Spark
 would read as a double, for a text too. Few records have any such number: `_DIGITS` is quicker."""
+_RESPELLED = r'"(?!(?:%s)")(?i:%s)"\s*:'
+"""JSON with a column's name in another case anywhere: few records, which are then looked into."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a long value that a change has left as it was."""
 _PLACEHOLDERS = (_PLACEHOLDER, "b68a35a7-17ad-35b3-af2a-ae46edb4545a")
@@ -75,7 +77,7 @@ def debezium(
     df: a Kafka source's DataFrame. Its `value` is Debezium's JSON, with or without schemas
         (``value.converter.schemas.enable``).
     schema: the table's columns, as Spark's DDL or type: ``"id BIGINT, name STRING"``. Other fields
-        are left out, and a missing one is null.
+        are left out, and a missing one is null; one in another case makes the row unreadable.
     keys: the columns of the table's key.
     op: the name of the new column for a sink's ``op=``: ``insert`` (Debezium's ``c``, and ``r`` of
         a snapshot), ``update`` (``u``) or ``delete`` (``d``, with the keys alone).
@@ -188,9 +190,13 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
         if f.name not in texts and _EXACT.search(f.dataType.simpleString())
     ]
     long = F.when(both.rlike(r"[\[:,]\s*" + _DIGITS), both) if texts or decimals else F.lit(None)
+    names = "|".join(rf"\Q{name}\E" for name in columns.names)
+    value = F.col("value").cast("string")
+    respelled = F.when(value.rlike(_RESPELLED % (names, names)), value)
     records = records.select(
-        key.alias("key"), _json("value", whole).alias("read"), long.alias("long")
-    )
+        key.alias("key"), _json("value", whole).alias("read"), long.alias("long"),
+        respelled.alias("respelled"),
+    )  # fmt: skip
     rounded = F.col("long").rlike(_ROUNDED % "|".join(decimals)) if decimals else F.lit(None)
     rounded = F.coalesce(rounded, F.lit(False))
     read, change = F.col("read"), F.col("change")
@@ -202,12 +208,12 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
         fields_of = F.get(rows, F.lit(0))["fields"]
     records = records.select(
         "key", is_read.alias("is_read"), F.coalesce(read["payload"], plain).alias("change"),
-        fields_of.alias("types"), "long",
+        fields_of.alias("types"), "long", "respelled",
     )  # fmt: skip
     row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
     # An update without its row, as of MongoDB's connector, would write nulls over the values.
     is_empty = change["op"].isin(*_OPS) & (change["op"] != "d") & row.isNull()
-    unread = ~F.col("is_read") | change["op"].isNull() | is_empty
+    unread = ~F.col("is_read") | change["op"].isNull() | is_empty | _has_twin(columns.names)
     records = records.select(
         "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types", "long"
     )
@@ -235,6 +241,15 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
             is_nested = isinstance(columns[name].dataType, ArrayType | MapType | StructType)
             fields.append((below if is_nested else type_["name"]).alias(f"_type_{number}"))
     return records.select("op", unread.alias("unread"), *fields)
+
+
+def _has_twin(names: Sequence[str]) -> Column:
+    """Whether the row of `respelled` lacks a column that it has in another case (Oracle's `NAME`):
+    the null read for it would be written over the value."""
+    rows = ("$.payload.after", "$.after", "$.payload.before", "$.before")
+    given = F.json_object_keys(F.coalesce(*(F.get_json_object("respelled", path) for path in rows)))
+    missing = F.transform(F.array_except(F.lit(list(names)), given), F.lower)
+    return F.coalesce(F.arrays_overlap(missing, F.transform(given, F.lower)), F.lit(False))
 
 
 def _json(column: str, kind: StructType) -> Column:

@@ -112,6 +112,25 @@ def test_a_tables_own_texts_are_strings(spark: SparkSession) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_column_in_another_case_is_no_null(spark: SparkSession, wrapped: bool) -> None:
+    """Oracle's, Db2's and Snowflake's names are upper case."""
+    source = {"NAME": "server", "Id": 1}
+    changes = [
+        envelope("u", {"id": 1, "name": "b"}, {"id": 1, "NAME": "a"}),
+        envelope("c", None, {"ID": 1, "name": "a"}),
+        envelope("d", {"ID": 1}, None),
+        envelope("u", None, {"id": 2, "name": None, "NAME": "another column"}),
+        envelope("u", None, {"id": 3, "more": {"Name": 1}}) | {"source": source},
+        envelope("d", {"id": 4}, None) | {"source": source},
+    ]
+    if wrapped:
+        changes = [{"schema": {"name": "x"}, "payload": change} for change in changes]
+    found = rows(spark, *changes, schema="id BIGINT, name STRING")
+    assert [row.op for row in found] == [*["unreadable"] * 3, "update", "update", "delete"]
+    assert [row.name for row in found[3:]] == [None] * 3
+
+
 def test_other_ops_are_passed_on(spark: SparkSession) -> None:
     assert [row.op for row in rows(spark, envelope("t"), envelope("m"))] == ["t", "m"]
 
