@@ -53,6 +53,7 @@ ROW_S = 0.01
 """What a row takes where a program is slow."""
 STATE = "transform with state"
 END = "~end"
+END_MS = 1767225600_000 + 3600_000
 """The key of the rows to drive the watermark on."""
 
 Frames = dict[str, DataFrame]
@@ -89,6 +90,12 @@ def _joined(left: DataFrame, right: DataFrame, how: str = "inner") -> DataFrame:
     return left.join(other, F.expr(f"k = other_k AND {near}"), how).selectExpr(
         "at", "k", "n * 10 + m AS n"
     )
+
+
+def _semi(left: DataFrame, right: DataFrame) -> DataFrame:
+    other = right.selectExpr("at AS other_at", "k AS other_k", "n AS m")
+    near = "other_at BETWEEN at - INTERVAL 1 SECONDS AND at + INTERVAL 1 SECONDS"
+    return left.join(other, F.expr(f"k = other_k AND n < m AND {near}"), "left_semi")
 
 
 def _sql(of: Frames, text: str) -> DataFrame:
@@ -141,6 +148,24 @@ QUERIES = {
     "subtracted": "SELECT at, k, n FROM {a} EXCEPT SELECT now(), 'a', 3L",
     "windows of select distinct": WINDOWS.format("count(*)", "(SELECT DISTINCT at, k, n FROM {a})"),
     "lateral view": "SELECT at, k, e AS n FROM {a} LATERAL VIEW explode(array(n, n + 9)) AS e",
+    "sliding": WINDOWS.format("max(n) + min(n)", "{a}").replace("3 sec", "4 seconds', '2 sec"),
+    "collected": WINDOWS.format(
+        "aggregate(sort_array(collect_list(n)), 0L, (s, x) -> s * 3 + x)", "{a}"
+    ),
+    "averages": WINDOWS.format("CAST(1000 * avg(n) AS BIGINT)", "{a}"),
+    "some of them": WINDOWS.format("count(n) FILTER (WHERE n > 2) * 100 + count_if(n = 1)", "{a}"),
+    "rollup": (
+        "SELECT window_time(w) AS at, k, n FROM (SELECT w, k, sum(n) AS n FROM "
+        "(SELECT window(at, '3 seconds') AS w, k, n FROM {a}) GROUP BY w, ROLLUP (k))"
+    ),
+    "changing gaps": (
+        "SELECT w.end AS at, k, n FROM (SELECT session_window(at, CASE WHEN n > 3 THEN "
+        "'2 seconds' ELSE '500 milliseconds' END) AS w, k, sum(n) AS n FROM {a} GROUP BY 1, 2)"
+    ),
+    "joined with windows": (
+        f"SELECT x.at, x.k, x.n * 100 + y.n AS n FROM ({SUMS}) x "
+        f"JOIN ({SUMS.replace('{a}', '{b}')}) y ON x.at = y.at AND x.k = y.k"
+    ),
     "joined with WHERE": (
         "SELECT x.at, x.k, x.n * 10 + y.n AS n FROM {a} x, {b} y WHERE x.k = y.k "
         "AND y.at BETWEEN x.at - INTERVAL 2 SECONDS AND x.at + INTERVAL 2 SECONDS"
@@ -159,13 +184,18 @@ NODES: dict[str, Callable[[Frames], DataFrame]] = {
     "windows of union": lambda of: _windows(NODES["union"](of)),
     "join": lambda of: _joined(_events(of, "a"), _events(of, "b")),
     "left join": lambda of: _joined(_events(of, "a"), _events(of, "b"), "left"),
+    "right join": lambda of: _joined(_events(of, "a"), _events(of, "b"), "right"),
+    "semi join": lambda of: _semi(_events(of, "a"), _events(of, "b")),
+    "windows of join": lambda of: _windows(NODES["join"](of)),
+    "join of distinct": lambda of: _joined(NODES["distinct"](of), _events(of, "b")),
     "windows of the second": lambda of: _windows(_events(of, "b")),
     STATE: lambda of: _first_seen(_events(of, "a")),
     **{name: partial(_sql, text=text) for name, text in QUERIES.items()},
 }
 TWO_SOURCES = (
     "union", "windows of union", "join", "left join", "windows of the second", "set union",
-    "joined with WHERE",
+    "joined with WHERE", "joined with windows", "right join", "semi join",
+    "windows of join", "join of distinct",
 )  # fmt: skip
 
 ODD = [
@@ -326,7 +356,8 @@ def write_slice(directory: Path, number: int, chance: random.Random) -> None:
     if number < SLICES:
         for _ in range(40):
             at_s = number * 10 + chance.random() * (10 + DELAY_S - 1)
-            row = {"at": _text(round(at_s, 1)), "k": chance.choice("abc"), "v": chance.randrange(8)}
+            k, v = chance.choice((*"abc", None)), chance.randrange(8)
+            row = {"at": _text(round(at_s, 1)), "k": k, "v": v}
             rows += [row] * chance.choice((1, 1, 2))
     else:
         rows = [{"at": _text(3600.0 * number), "k": END, "v": 0}]
@@ -347,12 +378,16 @@ def held(directory: Path) -> Iterator[str]:
         row for path in directory.rglob("*.parquet") for row in pq.read_table(path).to_pylist()
     )
     for row in chain(map(json.loads, lines), parquet):
-        if row["k"] != END:
+        if not _is_end(row):
             yield _key(row)
 
 
 def _key(row: dict[str, object]) -> str:
     return json.dumps({k: v for k, v in row.items() if v is not None}, sort_keys=True)
+
+
+def _is_end(row: dict[str, Any]) -> bool:
+    return row.get("k") == END or (row.get("at") or 0) > END_MS
 
 
 def _files(directory: Path) -> sm.FileSource:
@@ -394,7 +429,7 @@ def run_and_kill(program: Program, root: Path, start: int) -> None:
 def run_as_batch(spark: SparkSession, program: Program, root: Path) -> list[Counter[str]]:
     frames = {name: spark.read.schema(SCHEMA).json(str(root / name)) for name in program.sources}
     return [
-        Counter(_key(row.asDict()) for row in output.collect() if row["k"] != END)
+        Counter(_key(row) for one in output.collect() if not _is_end(row := one.asDict()))
         for output in program.outputs(frames)
     ]
 
@@ -611,6 +646,12 @@ def test_random_queries_show_what_a_batch_gives(spark: SparkSession, query: Quer
 
 
 DRAWS = int(os.environ.get("ORACLE_DRAWS", "200"))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("node", NODES)
+def test_each_node_alone(spark: SparkSession, node: str) -> None:
+    check(spark, Program(((node, (), False),)))
 
 
 @pytest.mark.chaos
