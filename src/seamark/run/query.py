@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
@@ -423,7 +423,7 @@ class StreamRun(QueryRun):
             if isinstance(error, PySparkException) and self.coordinator.failure is None:
                 self._task_error = error
                 self.stop_soon()
-            elif self.coordinator.failure is None and not isinstance(error, StoppedError):
+            elif self.coordinator.failure is None and not self._is_stop(error):
                 self._epoch_error = error
                 raise
             failure = error
@@ -437,6 +437,12 @@ class StreamRun(QueryRun):
             time.sleep(0.01)
         self._epoch_error = failure
         raise failure  # outside of `except`: without the other errors
+
+    def _is_stop(self, error: Exception) -> bool:
+        """Tell whether a stop has ended the epoch: also another's than ours, as by
+        `spark.streams`, which interrupts the call in Java."""
+        cut_off = isinstance(error, Py4JJavaError) and self.query and not self.query.isActive
+        return isinstance(error, StoppedError) or bool(cut_off)
 
     def _run(self, frame: DataFrame, epoch: int) -> None:
         with self.coordinator.guarded():

@@ -129,6 +129,38 @@ def test_a_location_of_another_kind_of_source_is_refused(
         to_files(rows, tmp_path).trigger(availableNow=True).start()
 
 
+STREAMS_STOPPED = """
+import time
+from pyspark.sql import SparkSession, functions as F
+import seamark as sm
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+rows = spark.readStream.format("rate").option("rowsPerSecond", 9).load()
+slow = rows.withColumn("value", F.udf(lambda n: time.sleep(5) or n, "bigint")("value"))
+to_files = sm.write_stream(slow).format("json").option("path", "out")
+query = to_files.option("checkpointLocation", "location").start()
+while not spark.sparkContext.statusTracker().getActiveJobsIds():
+    time.sleep(0.05)
+for one in spark.streams.active:
+    one.stop()
+print(query.awaitTermination(60), query.exception())
+"""
+
+
+def test_a_stop_by_sparks_streams_is_a_quiet_end(tmp_path: Path) -> None:
+    """It interrupts the call in Java: the regular expression by which Spark looks into the error
+    overflowed its thread's stack, which it printed."""
+    (tmp_path / "app.py").write_text(STREAMS_STOPPED)
+    ended = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=tmp_path, check=False, capture_output=True, text=True, timeout=240,
+        env=os.environ | {"JAVA_TOOL_OPTIONS": "-Xss512k"},  # else it depends on the compiler
+    )  # fmt: skip
+    assert ended.stdout.splitlines()[-1:] == ["True None"], ended.stderr
+    assert "StackOverflowError" not in ended.stderr
+    (started,) = (tmp_path / "location/executions").glob("*/ended.json")
+    assert json.loads(started.read_text())["body"]["state"] == "FINISHED"
+
+
 def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
     tmp_path: Path,
     spark: SparkSession,
