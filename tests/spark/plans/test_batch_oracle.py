@@ -215,10 +215,13 @@ def _looked_up(rows: DataFrame, text: str) -> DataFrame:
     return rows.sparkSession.sql(text, rows=rows, table=_table(rows.sparkSession))
 
 
+WITHOUT_END = "without the end"
+"""Not drawn: Spark takes some filters below the watermark, which then never sees the last row."""
 STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "more columns": lambda rows: rows.withColumn("twice", F.col("n") * 2),
     "computed": lambda rows: rows.withColumn("n", F.col("n") + F.length("k")),
     "filter": lambda rows: rows.filter("n > 4"),
+    WITHOUT_END: lambda rows: rows.filter("n < 6"),
     # Where the filter does not hold, the column above it must not be computed at all.
     "guarded": lambda rows: rows.filter("n <> 3").withColumn("n", F.expr("1000 DIV (n - 3)")),
     "explode": lambda rows: rows.withColumn("n", F.explode(F.array("n", F.col("n") + 100))),
@@ -332,7 +335,9 @@ programs = st.builds(
     st.lists(
         st.tuples(
             st.sampled_from(list(NODES)),
-            st.lists(st.sampled_from(list(STEPS)), max_size=3).map(tuple),
+            st.lists(
+                st.sampled_from([name for name in STEPS if name != WITHOUT_END]), max_size=3
+            ).map(tuple),
             st.booleans(),
         ),
         min_size=1,
@@ -360,7 +365,7 @@ def write_slice(directory: Path, number: int, chance: random.Random) -> None:
             row = {"at": _text(round(at_s, 1)), "k": k, "v": v}
             rows += [row] * chance.choice((1, 1, 2))
     else:
-        rows = [{"at": _text(3600.0 * number), "k": END, "v": 0}]
+        rows = [{"at": _text(3600.0 * number), "k": END, "v": 9}]
     path = directory / f"{number}.json"
     path.write_text("\n".join(map(json.dumps, rows)))
     os.utime(path, (1e9 + number, 1e9 + number))  # Spark's order of reading
@@ -485,7 +490,7 @@ ODD_ROWS = Program(
     (("windows", ("odd names", "odd texts"), False), ("join", ("odd texts", "odd names"), False))
 )
 """The conformance suite's odd names and texts."""
-HELD_BACK = Program((("windows", (), False), ("raw", ("filter",), False)), frozenset())
+HELD_BACK = Program((("windows", (), False), ("raw", (WITHOUT_END,), False)), frozenset())
 """The filter of the second sink takes the last rows from below the watermark of its branch."""
 LOOKED_UP = Program(
     tuple(
