@@ -208,7 +208,9 @@ SHORT = [text for text in ODD_VALUES["string"][1] if len(text) < 100]
 @cache
 def _table(spark: SparkSession) -> DataFrame:
     """A table that several sinks look up: one plan, whose columns have the same ids in each."""
-    return spark.sql("SELECT * FROM VALUES ('a', 1L), ('a', 3L), ('b', 2L), (NULL, 9L) AS t(k, x)")
+    return spark.sql(
+        f"FROM VALUES ('a', 1L), ('a', 3L), ('b', 2L), (NULL, 9L), ('{END}', 1L) AS t(k, x)"
+    )
 
 
 def _looked_up(rows: DataFrame, text: str) -> DataFrame:
@@ -251,7 +253,11 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
             ("its greatest", "(SELECT max(x) FROM {table} t WHERE t.k = r.k)", "true"),
             ("its least", "n - (SELECT min(x) FROM {table} t WHERE t.k = r.k)", "n > 2"),
             ("with rows", "n", "EXISTS (SELECT 1 FROM {table} t WHERE t.k = r.k AND t.x < r.n)"),
-            ("without rows", "n", "NOT EXISTS (SELECT 1 FROM {table} t WHERE t.k = r.k)"),
+            (
+                "without rows",
+                "n",
+                "NOT EXISTS (SELECT 1 FROM {table} t WHERE t.k = r.k AND t.x < 9 - r.n)",
+            ),
             ("in the table", "n", "r.k IN (SELECT k FROM {table})"),
             ("not in the table", "n", "r.n NOT IN (SELECT x FROM {table} t WHERE t.k <=> r.k)"),
         )
