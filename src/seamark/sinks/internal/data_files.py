@@ -10,7 +10,7 @@ from seamark.files import NewFile, RowDirectory
 from seamark.model.ignored import clean
 from seamark.sinks.internal import stored
 from seamark.sinks.internal.file_size import in_parts_of
-from seamark.sinks.internal.parquet import ROW_GROUP_BYTES, ParquetEncoder
+from seamark.sinks.internal.parquet import ROW_GROUP_BYTES, FloatFacts, ParquetEncoder
 
 V = TypeVar("V", bound=Hashable)
 
@@ -18,13 +18,13 @@ V = TypeVar("V", bound=Hashable)
 @dataclass(frozen=True)
 class WrittenFile(Generic[V]):
     """A durable file: its path, its partition values, its bytes, its footer (pyarrow's
-    `FileMetaData`), and the encoder's `nulls`."""
+    `FileMetaData`), and the encoder's `floats`."""
 
     path: str
     values: V
     size_bytes: int
     metadata: Any
-    nulls: Mapping[str, int]
+    floats: Mapping[str, FloatFacts]
 
 
 @dataclass
@@ -118,7 +118,7 @@ class DataFiles(Generic[V]):
             self._finish(values)
         sizes = stored.sizes(self._files, [file.path for file in self._finished])
         return [
-            WrittenFile(one.path, one.values, size or 0, one.encoder.metadata, one.encoder.nulls)
+            WrittenFile(one.path, one.values, size or 0, one.encoder.metadata, one.encoder.floats)
             for one, size in zip(self._finished, sizes, strict=True)
         ]
 
