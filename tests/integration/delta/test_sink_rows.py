@@ -9,6 +9,7 @@ import decimal
 import json
 import math
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,23 @@ def test_partitions_are_files_of_their_own(tmp_path: Path) -> None:
     assert {Path(f.path).parent.name for f in committable.data_files} == {
         "part=__HIVE_DEFAULT_PARTITION__", "part=odd%20%2F%201%25", "part=%C3%BC%3A2",
     }  # fmt: skip
+
+
+def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
+    sink = made(tmp_path / "many", partition_by=["part"])
+    names = [f"p{n}" for n in range(600)]
+    rows_of = [pa.record_batch([range(600), names, names], schema=SCHEMA) for _ in range(2)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (len([*Path("/proc/self/fd").iterdir()]) + 300, limits[1])
+    )
+    try:
+        committable = write(sink, *rows_of)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    found = sorted(row["id"] for row in rows(sink))
+    assert found == sorted(2 * [*range(600)])
+    assert len({f.path for f in committable.data_files}) == len(committable.data_files) > 600
 
 
 @pytest.mark.parametrize("text", ["a" * 251, "ü" * 42, "/" * 84, "ü" * 2000])
