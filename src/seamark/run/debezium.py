@@ -342,6 +342,10 @@ def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_colum
         # Any instant up to 2286 in a coarser unit is below, and from 1978 on in a finer one after
         # the year 9999. 0 is 1970 in every unit.
         plausible &= is_time | (seconds == 0) | (F.abs(seconds) >= 10_000_000)
-    span = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), F.when(plausible, seconds))
-    start = "1970-01-01 00:00:00" + ("" if isinstance(kind, TimestampNTZType) else " UTC")
-    return F.when(is_number, F.lit(start).cast(kind) + span).otherwise(text)
+    if isinstance(kind, TimestampType):
+        # Not 1970 and an interval: Spark adds its days by the calendar of the session's time zone.
+        at = F.timestamp_micros(F.when(plausible, micros).try_cast("bigint"))
+    else:
+        span = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), F.when(plausible, seconds))
+        at = F.lit("1970-01-01 00:00:00").cast(kind) + span
+    return F.when(is_number, at).otherwise(text)

@@ -116,6 +116,8 @@ def process(
     one_of(mode, _MODES, f"process {uid!r}: mode")
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     made = Process(uid, function, mode, _arrow_schema(schema, uid, zone))
+    if mode == "row" and "timestamp" in dataframe.schema.json() + str(made.schema):
+        _check_zone(zone, uid)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -167,6 +169,18 @@ def _arrow_schema(schema: str | StructType, uid: str, zone: str) -> pa.Schema:
             f"process {uid!r}: schema is {schema!r}, which Spark does not read: {error}"
         ) from None
     return arrow_schema(made, zone)
+
+
+def _check_zone(zone: str, uid: str) -> None:
+    """Raise ConfigurationError for a time zone whose name is Java's alone, such as GMT+8 or PST."""
+    try:
+        pa.scalar(0, pa.timestamp("us", zone)).as_py()
+    except Exception:
+        raise ConfigurationError(
+            f"process {uid!r}: spark.sql.session.timeZone is {zone!r}, a name that Python does not "
+            "know, and mode='row' gives timestamps as Python's; set a region such as "
+            "'Asia/Shanghai' or an offset such as '+08:00', or take mode='batch'"
+        ) from None
 
 
 def _moment(value: Any, kind: pa.DataType) -> Any:

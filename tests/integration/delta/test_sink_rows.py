@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
 import json
+import math
 import pickle
+import resource
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
 from deltalake.schema import ArrayType, PrimitiveType
@@ -80,24 +84,86 @@ def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
         "t": pa.array([moment, moment, None], pa.timestamp("us", "UTC")),
         "s": ["b", "a" * 65, "ä"],
         "d": pa.array([datetime.date(2026, 1, 2)] * 3, pa.date32()),
-        "f": [float("nan"), 1.0, 2.0],
+        "f": [2.5, 1.0, None],
     }
     committable = write(sink, pa.record_batch(values))
     assert json.loads(committable.data_files[0].statistics) == {
         "numRecords": 3,
-        "minValues": {"n": -7, "t": "2026-01-01T00:00:00.000Z", "d": "2026-01-02"},
-        "maxValues": {"n": 3, "t": "2026-01-01T00:00:00.001Z", "d": "2026-01-02"},
-        "nullCount": {"n": 1, "t": 1, "s": 0, "d": 0, "f": 0},
+        "minValues": {
+            "n": -7,
+            "t": "2026-01-01T00:00:00.000Z",
+            "s": "a" * 64,
+            "d": "2026-01-02",
+            "f": 1.0,
+        },
+        "maxValues": {
+            "n": 3,
+            "t": "2026-01-01T00:00:00.001Z",
+            "s": "ä",
+            "d": "2026-01-02",
+            "f": 2.5,
+        },
+        "nullCount": {"n": 1, "t": 1, "s": 0, "d": 0, "f": 1},
     }
+    values["f"] = [float("nan"), 1.0, 2.0]
     write(sink, pa.record_batch({**values, "n": pa.array([50, 51, 52], pa.int64())}))
     for where, count in (
         ("n >= 50", 3), ("n = -7", 1), ("n IS NULL", 1), ("f < 1.5", 2), ("s > 'zz'", 2),
-        ("f > 5", 2), ("isnan(f)", 2), ("f = 'NaN'::DOUBLE", 2), ("f IS NULL", 0),
+        ("f > 5", 1), ("isnan(f)", 1), ("f = 'NaN'::DOUBLE", 1), ("f IS NULL", 1),
         ("t >= '2026-01-01T00:00:00.000001Z'", 4), ("d = '2026-01-02'", 6),
     ):  # fmt: skip
         query = QueryBuilder().register("t", opened(sink))
         answer = pa.table(query.execute(f"SELECT count(*) FROM t WHERE {where}").read_all())
         assert answer.column(0).to_pylist() == [count], where
+
+
+NUMBERS = pa.schema(
+    [("id", pa.int64()), ("f", pa.float64()), ("g", pa.float32()), ("c", pa.decimal128(9, 2)),
+     ("e", pa.decimal128(38, 10)), ("s", pa.string()), ("ok", pa.bool_())]
+)  # fmt: skip
+TYPES_IN_SQL = {"id": "BIGINT", "f": "DOUBLE", "c": "DECIMAL(9,2)", "e": "DECIMAL(38,10)"}
+D, NAN = decimal.Decimal, math.nan
+
+
+@pytest.mark.parametrize(
+    ("more", "bounded"),
+    [
+        ({}, True),
+        ({"f": [-0.0, 0.0], "g": [0.1, -1e-38], "c": [D("0.07"), D("-9999999.99")]}, True),
+        ({"s": ["a" * 64 + "b", "a" * 200], "e": [D("0.0001"), D("99999.1234567891")]}, True),
+        ({"s": [None, None], "f": [None, 2.5]}, True),
+        ({"f": [NAN, 1.0]}, False),
+        ({"g": [math.inf, 1.0]}, False),
+        ({"e": [D("12345678901234567890.1"), D("1.5")]}, False),
+        ({"e": [D("1E-10"), D("1.5")]}, False),
+        ({"s": ["a" * 64 + "\U0010ffff", "a"]}, False),
+    ],
+)
+def test_each_reader_finds_each_value(tmp_path: Path, more: dict[str, Any], bounded: bool) -> None:
+    """Beside a column with bounds one without any is null to delta-rs's `to_pyarrow_dataset`."""
+    sink = made(tmp_path / "numbers", schema=NUMBERS)
+    values = {"id": [1, 2], "f": [1.5, -2.5], "g": [1.5, 2.5], "c": [D("1.50"), D("2.00")],
+              "e": [D("0.5"), D("-0.5")], "s": ["x", "y"], "ok": [True, False]} | more  # fmt: skip
+    batch = pa.record_batch(
+        [pa.array(values[field.name], field.type) for field in NUMBERS], schema=NUMBERS
+    )
+    committable = write(sink, batch)
+    assert ("minValues" in json.loads(committable.data_files[0].statistics)) == bounded
+    dataset = opened(sink).to_pyarrow_dataset()
+    query = QueryBuilder().register("t", opened(sink))
+    for name, value in [(n, v) for n in NUMBERS.names for v in batch.column(n)]:
+        if value.as_py() is None or value.as_py() != value.as_py():
+            continue
+        wanted = sum(one.as_py() == value.as_py() for one in batch.column(name))
+        assert dataset.to_table(filter=pc.field(name) == value).num_rows == wanted, (name, value)
+        if name not in ("g", "ok"):
+            plain = f"{value.as_py():f}" if name in "ce" else value.as_py()
+            text = f"'{plain}'::{TYPES_IN_SQL.get(name, 'VARCHAR')}"
+            found = query.execute(f"SELECT * FROM t WHERE {name} = {text}").read_all()
+            assert pa.table(found).num_rows == wanted, (name, value)
+    assert dataset.to_table(filter=pc.is_nan(pc.field("f"))).num_rows == more.get("f", []).count(
+        NAN
+    )
 
 
 @pytest.mark.parametrize("text", ["\U0010ffff" * 16, "a\U00100000", "🙂", "ü" * 64, '"\\\n\0'])
@@ -122,6 +188,23 @@ def test_partitions_are_files_of_their_own(tmp_path: Path) -> None:
     assert {Path(f.path).parent.name for f in committable.data_files} == {
         "part=__HIVE_DEFAULT_PARTITION__", "part=odd%20%2F%201%25", "part=%C3%BC%3A2",
     }  # fmt: skip
+
+
+def test_more_partitions_than_files_may_be_open(tmp_path: Path) -> None:
+    sink = made(tmp_path / "many", partition_by=["part"])
+    names = [f"p{n}" for n in range(600)]
+    rows_of = [pa.record_batch([range(600), names, names], schema=SCHEMA) for _ in range(2)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (len([*Path("/proc/self/fd").iterdir()]) + 300, limits[1])
+    )
+    try:
+        committable = write(sink, *rows_of)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    found = sorted(row["id"] for row in rows(sink))
+    assert found == sorted(2 * [*range(600)])
+    assert len({f.path for f in committable.data_files}) == len(committable.data_files) > 600
 
 
 @pytest.mark.parametrize("text", ["a" * 251, "ü" * 42, "/" * 84, "ü" * 2000])

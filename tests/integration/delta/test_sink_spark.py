@@ -4,13 +4,16 @@ of its own (`spark_sql.py`)."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
@@ -131,3 +134,28 @@ def test_a_table_that_spark_made_takes_rows(spark: Spark, tmp_path: Path) -> Non
         {name: value for name, value in row.items() if value is not None}
         for row in batch(range(10)).to_pylist()
     ]
+
+
+def test_spark_finds_each_value_by_its_bounds(spark: Spark, tmp_path: Path) -> None:
+    schema = pa.schema(
+        [("f", pa.float64()), ("c", pa.decimal128(20, 6)), ("s", pa.string()), ("ok", pa.bool_())]
+    )
+    sink = made(tmp_path / "bounds", schema=schema)
+    rows = [
+        {"f": 0.0, "c": Decimal("0.0001"), "s": "a" * 70, "ok": True},
+        {"f": 1e-300, "c": Decimal("-99999999.999999"), "s": "ü" * 64, "ok": False},
+        {"f": math.nan, "c": Decimal("12345678901234.567891"), "s": "b", "ok": None},
+    ]
+    for row in rows:
+        write(sink, pa.record_batch([pa.array([row[f.name]], f.type) for f in schema], schema))
+    wheres = {
+        "f = 0": 1, "f >= 0": 3, "f = 1e-300": 1, "f > 1": 1, "f = double('NaN')": 1,
+        "c = 0.0001BD": 1, "c <= -99999999.999999BD": 1, "c >= 12345678901234.567891BD": 1,
+        "s = repeat('a', 70)": 1, "s > repeat('a', 69)": 3, "s = repeat('ü', 64)": 1,
+        "ok": 1, "NOT ok": 1, "ok IS NULL": 1,
+    }  # fmt: skip
+    counts = ", ".join(f"count_if({where}) AS `{where}`" for where in wheres)
+    table = f"delta.`{sink.path}`"
+    assert spark.sql(f"SELECT {counts} FROM {table}") == [wheres]
+    found = {w: spark.sql(f"SELECT count(*) AS n FROM {table} WHERE {w}")[0]["n"] for w in wheres}
+    assert found == wheres

@@ -154,6 +154,32 @@ def test_numbers_as_timestamps(spark: SparkSession, unit: Any, scale: int) -> No
             del values["plain"]
 
 
+ZONES = ("America/New_York", "Europe/London", "Asia/Singapore", "Asia/Kolkata", "UTC")
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_number_is_the_same_instant_in_every_time_zone(spark: SparkSession, zone: str) -> None:
+    """Also where the session's zone has another offset at that time than it had in 1970."""
+    instants = [datetime(year, month, 15, 12, tzinfo=UTC) for year in (1900, 1995, 2024, 9999)
+                for month in (1, 7)]  # fmt: skip
+    changes = [
+        envelope("c", None, {"id": 1, "a": ms, "b": ms})
+        for ms in (int(at.timestamp()) * 1000 + 1 for at in instants)
+    ]
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        df = spark.createDataFrame([(json.dumps(c).encode(),) for c in changes], "value BINARY")
+        schema = "id INT, a TIMESTAMP, b TIMESTAMP_NTZ"
+        read = sm.debezium(df, schema, "id", numeric_timestamps="millis")
+        found = read.selectExpr("unix_millis(a)", "b").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    wanted = [at.replace(microsecond=1000) for at in instants]
+    assert [row[0] for row in found] == [int(at.timestamp()) * 1000 + 1 for at in instants]
+    assert [row.b for row in found] == [at.replace(tzinfo=None) for at in wanted]
+
+
 SCALES = {"seconds": 1, "millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 

@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from seamark.run.process import Process, _direct
+from seamark.model.errors import ConfigurationError
+from seamark.run.process import Process, _check_zone, _direct
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 COLUMNS = (("name", "key", True), ("id", "id", False), ("", "none", True))
@@ -122,3 +123,16 @@ def test_it_is_sent_to_workers() -> None:
 
     made = Process("p", lambda row: row, "row", SCHEMA)
     assert cloudpickle.loads(cloudpickle.dumps(replace(made))).schema == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("zone", "known"),
+    [("GMT+8", False), ("PST", False), ("+08:00", True), ("Asia/Kathmandu", True)],
+)
+def test_a_time_zone_that_only_java_knows(zone: str, known: bool) -> None:
+    """The rows of mode "row" have Python's timestamps."""
+    if known:
+        _check_zone(zone, "p")
+        return
+    with pytest.raises(ConfigurationError, match=rf"'p'.*timeZone is '{zone[:3]}.*'\+08:00'"):
+        _check_zone(zone, "p")

@@ -10,21 +10,24 @@ from seamark.files import NewFile, RowDirectory
 from seamark.model.ignored import clean
 from seamark.sinks.internal import stored
 from seamark.sinks.internal.file_size import in_parts_of
-from seamark.sinks.internal.parquet import ROW_GROUP_BYTES, ParquetEncoder
+from seamark.sinks.internal.parquet import ROW_GROUP_BYTES, FloatFacts, ParquetEncoder
 
 V = TypeVar("V", bound=Hashable)
+MOST_OPEN_FILES = 256
+"""A quarter of what Linux lets a process have open. Beyond it the least recently used file is
+finished; its values get another one if they come again."""
 
 
 @dataclass(frozen=True)
 class WrittenFile(Generic[V]):
     """A durable file: its path, its partition values, its bytes, its footer (pyarrow's
-    `FileMetaData`), and the encoder's `nulls`."""
+    `FileMetaData`), and the encoder's `floats`."""
 
     path: str
     values: V
     size_bytes: int
     metadata: Any
-    nulls: Mapping[str, int]
+    floats: Mapping[str, FloatFacts]
 
 
 @dataclass
@@ -90,19 +93,16 @@ class DataFiles(Generic[V]):
             self._write_part(part)
 
     def _write_part(self, batch: pa.RecordBatch) -> None:
-        parts = list(self._split(batch))
+        # Those of open files first: none of them is finished before its rows have come.
+        parts = sorted(self._split(batch), key=lambda part: part[0] not in self._open)
+        begun = len(self._open) + len(self._finished)
         new = [values for values, _ in parts if values not in self._open]
-        if new:
-            begun = len(self._open) + len(self._finished)
-            paths = {v: self._path(v, begun + n) for n, v in enumerate(new)}
+        paths = {values: self._path(values, begun + n) for n, values in enumerate(new)}
+        if paths:
             self._announce(list(paths.values()))
-            schema = parts[0][1].schema
-            for values, path in paths.items():
-                stream = _Counted(self._files.begin(path))
-                encoder = ParquetEncoder(stream, schema, self._compression, self._target_bytes)
-                self._open[values] = _Open(path, values, stream, encoder)
         for values, part in parts:
-            one = self._open[values]
+            one = self._open.pop(values, None) or self._begin(values, paths[values], part.schema)
+            self._open[values] = one
             one.encoder.write(part)
             size = one.encoder.expected_bytes(one.stream.size_bytes)
             if self._target_bytes and size >= self._target_bytes:
@@ -112,13 +112,20 @@ class DataFiles(Generic[V]):
             for encoder in encoders:
                 encoder.flush()
 
+    def _begin(self, values: V, path: str, schema: pa.Schema) -> _Open[V]:
+        if len(self._open) >= MOST_OPEN_FILES:
+            self._finish(next(iter(self._open)))
+        stream = _Counted(self._files.begin(path))
+        encoder = ParquetEncoder(stream, schema, self._compression, self._target_bytes)
+        return _Open(path, values, stream, encoder)
+
     def close(self) -> list[WrittenFile[V]]:
         """Write the remaining rows, make every file durable and return the files."""
         for values in list(self._open):
             self._finish(values)
         sizes = stored.sizes(self._files, [file.path for file in self._finished])
         return [
-            WrittenFile(one.path, one.values, size or 0, one.encoder.metadata, one.encoder.nulls)
+            WrittenFile(one.path, one.values, size or 0, one.encoder.metadata, one.encoder.floats)
             for one, size in zip(self._finished, sizes, strict=True)
         ]
 

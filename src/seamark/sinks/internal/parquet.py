@@ -1,15 +1,35 @@
 """Arrow batches into a Parquet file with large row groups, and what its footer tells."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 
 ROW_GROUP_BYTES = 64 << 20
 """Rows are gathered up to this size, over all open files of a task: Spark's batches of 10,000 rows
 are far too small for an efficient row group."""
+
+
+@dataclass
+class FloatFacts:
+    """What a file holds of a column of floating-point numbers; with NaN its bounds are infinite."""
+
+    nulls: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add(self, values: pa.Array) -> None:
+        """Take a batch's values."""
+        self.nulls += values.null_count
+        if pc.any(pc.is_nan(values)).as_py():
+            self.low, self.high = -math.inf, math.inf
+        elif values.null_count < len(values):
+            ends = pc.min_max(values).as_py()
+            self.low, self.high = min(self.low, ends["min"]), max(self.high, ends["max"])
 
 
 class ParquetEncoder:
@@ -26,8 +46,8 @@ class ParquetEncoder:
         # pyarrow's bounds leave out NaN, which Spark, DuckDB and delta-rs have above all numbers:
         # by them they would skip its rows.
         floats = [field.name for field in schema if pa.types.is_floating(field.type)]
-        self.nulls = dict.fromkeys(floats, 0)
-        """Of each column of floating-point numbers, of which the footer tells nothing."""
+        self.floats = {name: FloatFacts() for name in floats}
+        """By name, for the footer tells nothing of them."""
         # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
         self._writer = pa.parquet.ParquetWriter(
             file,
@@ -44,8 +64,8 @@ class ParquetEncoder:
         """Copy the batch; write a row group once enough rows are gathered."""
         self._batches.append(pa.ipc.read_record_batch(batch.serialize(), self._schema))
         self.buffered_bytes += batch.nbytes
-        for name in self.nulls:
-            self.nulls[name] += batch.column(name).null_count
+        for name, facts in self.floats.items():
+            facts.add(batch.column(name))
         if self.buffered_bytes >= self._row_group_bytes:
             self.flush()
 
@@ -123,8 +143,15 @@ def flat_columns(file: Any, most: int) -> Iterator[ColumnFacts]:
         if not chunks or chunks[0].path_in_schema != name or metadata.schema.names.count(name) > 1:
             continue  # nested
         size = sum(chunk.total_compressed_size for chunk in chunks)
-        if name in file.nulls:
-            yield ColumnFacts(name, file.nulls[name], size)
+        if name in file.floats:
+            found = file.floats[name]
+            # A zero of either sign is within: there are readers to whom -0.0 is the lesser one.
+            ends = (
+                (found.low or -0.0, found.high or 0.0)
+                if math.isfinite(found.low) and math.isfinite(found.high)
+                else (None, None)
+            )
+            yield ColumnFacts(name, found.nulls, size, *ends)
             continue
         facts_of_chunks = [chunk.statistics for chunk in chunks]
         if any(s is None or not s.has_null_count for s in facts_of_chunks):

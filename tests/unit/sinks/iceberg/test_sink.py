@@ -104,7 +104,7 @@ def test_a_bound_is_left_out_where_no_text_is_just_above() -> None:
     written, found = pa.BufferOutputStream(), list[Any]()
     pq.write_table(pa.table({"text": texts}), written, metadata_collector=found)
     schema = types.iceberg_schema((Column("text", "string"),))
-    _, _, low, high = statistics(WrittenFile("", (), 0, found[0], nulls={}), schema)["1"]
+    _, _, low, high = statistics(WrittenFile("", (), 0, found[0], floats={}), schema)["1"]
     assert (base64.b64decode(low or "").decode(), high) == (texts[0][:16], None)
 
 
