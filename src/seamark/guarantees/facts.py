@@ -16,7 +16,7 @@ class SourcePart:
     places: the places read, as `TwoPhaseCommitSink.places`.
     isolation: Kafka's isolation level; "" for other systems.
     fails_on_data_loss: False if the source goes on without rows deleted unread.
-    skips: the options by which it passes over files that it cannot read.
+    skips: the options by which it passes over files that it cannot read, or removes those read.
     """
 
     uid: str

@@ -54,6 +54,16 @@ def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
                 "leave failOnDataLoss out: the job then stops and names them",
             )
         for option in source.skips:
+            if option == "cleanSource":
+                yield Finding(
+                    FindingCode.SC003,
+                    f"source `{source.uid}`",
+                    "cleanSource is on: files are removed once read, and a restore of a savepoint "
+                    "or an earlier checkpoint goes on in silence without the rows read since",
+                    "leave cleanSource out, or archive the files, and put those read since back "
+                    "before such a restore",
+                )
+                continue
             yield Finding(
                 FindingCode.SC003,
                 f"source `{source.uid}`",

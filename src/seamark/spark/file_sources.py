@@ -26,7 +26,7 @@ class FilesRead:
     """What a file source reads: the files in the directories, or the files, that `path` names; it
     may be a pattern of Hadoop's. Files deeper down are read only in directories of partitions, or
     if it is `recursive`. `names` is a pattern of the files' names. `skips` are the options by which
-    files that cannot be read are passed over."""
+    files that cannot be read are passed over, or are gone for a restore."""
 
     path: str
     recursive: bool
@@ -71,6 +71,8 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
                     for name in _SKIPPING
                 }
                 skips = tuple(name for name, on in given.items() if str(on).lower() == "true")
+                if options.get("cleansource", "off").lower() != "off":
+                    skips += ("cleanSource",)
                 path = real_place(_path(options, frame.sparkSession))
                 reads.append(FilesRead(path, recursive, names, skips))
     return reads

@@ -298,6 +298,8 @@ def test_a_file_source_that_passes_over_files_is_told(tmp_path: Path, spark: Spa
         ("ignoreMissingFiles", "TRUE", "false"),
         ("ignoreCorruptFiles", "false", "true"),
         ("maxFilesPerTrigger", "1", "true"),
+        ("cleanSource", "delete", "false"),
+        ("cleanSource", "off", "false"),
     ):
         spark.conf.set(setting, session)
         try:
@@ -308,7 +310,7 @@ def test_a_file_source_that_passes_over_files_is_told(tmp_path: Path, spark: Spa
             told.append([one.found.split()[0] for one in found(job, "SC003")])
         finally:
             spark.conf.unset(setting)
-    assert told == [["ignoreMissingFiles"], [], ["ignoreCorruptFiles"]]
+    assert told == [["ignoreMissingFiles"], [], ["ignoreCorruptFiles"], ["cleanSource"], []]
 
 
 def test_files_of_a_delta_table_and_s3_by_another_name(tmp_path: Path, rate: DataFrame) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -47,7 +47,12 @@ class Counting(StatefulProcessor):
         self._shape = shape
 
     def init(self, handle: Any) -> None:
-        schemas = {"column": "n long, later long", "type": "n string"}
+        schemas = {
+            "column": "n long, later long",
+            "type": "n string",
+            "two": "n long, m long",
+            "swapped": "m long, n long",
+        }
         self._n = handle.getValueState("n", schemas.get(self._shape, "n long"))
         if self._shape == "variable":
             self._later = handle.getValueState("later", "n long")
@@ -58,7 +63,9 @@ class Counting(StatefulProcessor):
         count = sum(1 for _ in rows)
         old = self._n.get() if self._n.exists() else (0, 0)
         n, later = old[0] + count, count
-        if self._shape == "column":
+        if self._shape in ("two", "swapped"):
+            self._n.update((n, n))
+        elif self._shape == "column":
             later += old[1] or 0
             self._n.update((n, later))
         else:
@@ -366,3 +373,88 @@ def test_state_whose_schema_spark_can_evolve(
         }
     finally:
         spark.conf.unset("spark.sql.streaming.stateStore.encodingFormat")
+
+
+def by_two(*keys: str) -> Callable[[DataFrame, str], DataFrame]:
+    def make(rows: DataFrame, uid: str) -> DataFrame:
+        rows = rows.selectExpr("number % 10 AS digit", "number div 10 % 10 AS ten")
+        return rows.groupBy(*keys).count()
+
+    return make
+
+
+def aggregated(*functions: Column) -> Callable[[DataFrame, str], DataFrame]:
+    def make(rows: DataFrame, uid: str) -> DataFrame:
+        return rows.groupBy(F.expr("number % 10").alias("key")).agg(*functions)
+
+    return make
+
+
+def test_state_that_would_be_read_as_something_else(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    """Spark compares the types of the state's columns alone, and goes on from a sum as a maximum,
+    and with exchanged keys. A new name can be the same column's, so it is only told."""
+    total, most = F.sum("number").alias("x"), F.max("number").alias("y")
+    first = {
+        "function": aggregated(total),
+        "order": aggregated(total, most),
+        "keys": by_two("digit", "ten"),
+        "renamed": counted_by("key"),
+        "same": aggregated(total),
+    }
+    path = saved_job(tmp_path, "first", numbers, first)
+    changed = {
+        "function": aggregated(most),
+        "order": aggregated(most, total),
+        "keys": by_two("ten", "digit"),
+        "renamed": counted_by("other"),
+        "same": aggregated(total.alias("z")),
+    }
+    plan = declare(tmp_path, "second", numbers, changed).restore_plan(path)
+    refused = {re.search(r"operator '(\w+)'", p)[1]: p for p in plan.problems}  # type: ignore[index]
+    assert refused.keys() == {"function", "order", "keys"}
+    assert all("would read its state as something else" in p for p in refused.values())
+    assert "its value was struct<sum:bigint> and is struct<max:bigint> now" in refused["function"]
+    assert "was struct<digit:bigint,ten:bigint> and is struct<ten:" in refused["keys"]
+    (told,) = (w for w in plan.warnings if "other names" in w)
+    assert "operator 'renamed'" in told and "was struct<key:bigint> and is struct<other:" in told
+    rest = {uid: make for uid, make in changed.items() if uid in ("renamed", "same")}
+    with pytest.raises(RestoreError, match="something else"):
+        declare(tmp_path, "second", numbers, changed).run(path)
+    kept = declare(tmp_path, "second", numbers, {**first, **rest}).restore_plan(path)
+    assert not kept.problems
+
+
+def counted_by(name: str) -> Callable[[DataFrame, str], DataFrame]:
+    return lambda rows, uid: rows.selectExpr(f"number % 10 AS {name}").groupBy(name).count()
+
+
+def sides(swapped: bool) -> Callable[[DataFrame, str], DataFrame]:
+    def make(rows: DataFrame, uid: str) -> DataFrame:
+        left = rows.where("number % 2 = 0").selectExpr("number AS even")
+        right = rows.where("number % 2 = 1").selectExpr("number AS odd")
+        return (right.join(left, F.expr("odd = even + 1")) if swapped
+                else left.join(right, F.expr("odd - 1 = even")))  # fmt: skip
+
+    return make
+
+
+def test_a_join_whose_sides_change_places(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    path = saved_job(tmp_path, "first", numbers, {"pairs": sides(False)})
+    second = declare(tmp_path, "second", numbers, {"pairs": sides(True)})
+    (problem,) = second.restore_plan(path).problems
+    assert "would read its state as something else" in problem
+
+
+def test_variables_whose_columns_change_places(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    operators = {"counts": processed("two")}
+    path = saved_job(tmp_path, "first", numbers, operators, state_backend="rocksdb")
+    swapped = {"counts": processed("swapped")}
+    second = declare(tmp_path, "second", numbers, swapped, state_backend="rocksdb")
+    (problem,) = second.restore_plan(path).problems
+    assert "its value was struct<n:bigint,m:bigint> and is struct<m:bigint,n:bigint> now" in problem

@@ -54,6 +54,7 @@ MISTAKES = [
     ("SC002", source(isolation="read_uncommitted"), "source `in`", "aborted transactions are read"),
     ("SC003", source(fails_on_data_loss=False), "source `in`", "skipped in silence"),
     ("SC003", source(skips=("ignoreCorruptFiles",)), "source `in`", "ignoreCorruptFiles is true"),
+    ("SC003", source(skips=("cleanSource",)), "source `in`", "without the rows read since"),
     ("ST001", {"operators": [OperatorPart("operator-0", "x", named=False)]}, "operator", "no uid"),
     ("ST002", {"sinks": [replace(KEYED, varying=(UUID,))]}, "sink `keyed`", "id: uuid() at app.py"),
     ("ST003", {"sinks": [replace(KEYED, python=(UUID,))]}, "sink `keyed`", "is Python"),

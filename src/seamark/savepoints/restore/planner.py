@@ -29,7 +29,6 @@ from seamark.savepoints.record import (
     TAKING,
     ColumnFamily,
     Operator,
-    Store,
     read_savepoint,
 )
 from seamark.savepoints.restore.from_checkpoint import CheckpointOrigin
@@ -47,8 +46,14 @@ from seamark.savepoints.restore.options import NewJob, new_side
 from seamark.savepoints.restore.origin import Origin, Parts
 from seamark.savepoints.restore.plan import Action, OperatorPlan, RestorePlan, Side, SourcePlan
 from seamark.savepoints.restore.target import read_marker
-from seamark.savepoints.state.layout import PARTITIONS, hashmap_problems
-from seamark.savepoints.state.planned import PlannedState, differing, schema_text, scratch
+from seamark.savepoints.state.layout import PARTITIONS, STATE_ENCODING, hashmap_problems
+from seamark.savepoints.state.planned import (
+    PlannedState,
+    differing,
+    misread,
+    schema_text,
+    scratch,
+)
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.operator_uids import OperatorUids
 
@@ -201,6 +206,7 @@ class _Planning:
         self._spark, self._origin, self._job, self._directory = spark, origin, job, directory
         self._uids = job.program.uids
         self._problems: list[str] = []
+        self._warnings: list[str] = []
 
     def prepared(self) -> Prepared:
         origin, job, uids = self._origin, self._job, self._uids
@@ -251,7 +257,7 @@ class _Planning:
                 ),
             ),
             sinks=tuple(origin.sinks()),
-            warnings=(*_unnamed_warnings(uids), *origin.warnings()),
+            warnings=(*_unnamed_warnings(uids), *self._warnings, *origin.warnings()),
             problems=tuple(self._problems),
         )
         if wanted is not None:
@@ -292,14 +298,34 @@ class _Planning:
             else:
                 taken[operator.index] = number
         refusals = wanted.refusals(self._origin.metadata(), taken)
+        by_name = self._origin.settings.get(STATE_ENCODING) == "avro"
         for operator, number in parts.operators:
-            if number is not None and operator.index in taken and number in refusals:
-                changes = _changes(operator.stores, wanted.describe(number).stores)
-                said[operator.index] = (
-                    f"operator {operator.uid!r} ({operator.name}): Spark cannot go on with its "
-                    f"state in the program: {refusals[number]} ({changes}). Undo the change, or "
-                    "give the operator another uid: it then begins empty"
+            if number is None or operator.index not in taken:
+                continue
+            changes = differing(operator.stores, wanted.describe(number).stores)
+            what = f"operator {operator.uid!r} ({operator.name})"
+            if number in refusals:
+                why = f"Spark cannot go on with its state in the program: {refusals[number]}"
+            elif by_name and wanted.operators[number].is_transform_with_state:
+                continue
+            elif misread(operator.name, changes):
+                why = (
+                    "the program would read its state as something else, as Spark goes by the "
+                    "types and places of its columns alone"
                 )
+            else:
+                self._warnings += (
+                    f"{what}: {_change(*change)}. Spark takes this for other names of the same "
+                    "columns; if they are other columns, give the operator another uid"
+                    for change in changes
+                    if None not in change
+                )
+                continue
+            differ = "; ".join(_change(*change) for change in changes)
+            said[operator.index] = (
+                f"{what}: {why} ({differ or 'columns that were never null may be null now'}). Undo "
+                "the change, or give the operator another uid: it then begins empty"
+            )
         self._problems += said.values()
         if self._job.backend is StateBackend.HASHMAP:
             new = wanted.operators.keys() - set(parts.numbers.values())
@@ -331,11 +357,6 @@ class _Planning:
             None if operator.rows == NOT_KNOWN else operator.rows,
             self._origin.bytes_of(operator),
         )
-
-
-def _changes(old: tuple[Store, ...], new: tuple[Store, ...]) -> str:
-    """Name the schemas that differ, in a sentence."""
-    return "; ".join(_change(*pair) for pair in differing(old, new))
 
 
 def _change(name: str, old: ColumnFamily | None, new: ColumnFamily | None) -> str:

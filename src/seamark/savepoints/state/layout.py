@@ -32,6 +32,8 @@ STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistributio
 """Whether Spark spreads the rows of every operator by its whole key; false in a query begun before
 Spark 3.3, in which rows spread by a part of the key already are not spread again."""
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+STATE_ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
+"""With ``avro`` Spark finds the columns of a transformWithState's variables by their names."""
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE = "org.apache.spark.sql.execution.streaming.state."
 _OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."

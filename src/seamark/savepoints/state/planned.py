@@ -35,6 +35,8 @@ from seamark.spark.planned_query import refuse_unsupported
 from seamark.spark.plans import analysed, java_plans
 
 PLAN_TRIES = 3
+SESSION_WINDOWS = "sessionWindowStateStoreSaveExec"
+AGGREGATIONS = ("stateStoreSave", SESSION_WINDOWS)
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
 
 
@@ -201,9 +203,11 @@ class PlannedState:
         ).executedPlan()
 
 
-def differing(
-    old: Sequence[Store], new: Sequence[Store]
-) -> list[tuple[str, ColumnFamily | None, ColumnFamily | None]]:
+Change = tuple[str, ColumnFamily | None, ColumnFamily | None]
+"""A column family by name, in another job's state and in the program's; None where it is not."""
+
+
+def differing(old: Sequence[Store], new: Sequence[Store]) -> list[Change]:
     """Return the column families with another schema in `new`, by name, with both; or None."""
     before, after = _families(old), _families(new)
     return [
@@ -211,6 +215,39 @@ def differing(
         for name in {**before, **after}
         if _schemas(before.get(name)) != _schemas(after.get(name))
     ]
+
+
+def misread(operator: str, changes: Sequence[Change]) -> bool:
+    """Tell whether columns that Spark takes for the same, by type and place, are others for sure:
+    one has another place, those of a join's other side stand in their place, or an aggregation,
+    whose values Spark names after its functions, has another function."""
+    both = [(old, new) for _, old, new in changes if old is not None and new is not None]
+    before = [_names(old.value_schema) for old, _ in both]
+    for old, new in both:
+        was, now = _names(old.value_schema), _names(new.value_schema)
+        # A session's value begins with the columns of its key.
+        functions = len(old.key_schema["fields"]) if operator == SESSION_WINDOWS else 0
+        if was != now and (
+            now in before or (operator in AGGREGATIONS and was[functions:] != now[functions:])
+        ):
+            return True
+        if _moved(old.key_schema, new.key_schema) or _moved(old.value_schema, new.value_schema):
+            return True
+    return False
+
+
+def _names(schema: Any) -> list[str]:
+    return [field["name"] for field in schema["fields"]]
+
+
+def _moved(old: Any, new: Any) -> bool:
+    """Tell whether a column of a type's structs has another place in the other type."""
+    if not (isinstance(old, dict) and isinstance(new, dict) and "fields" in old):
+        return False
+    before, after = _names(old), _names(new)
+    return any(name in after and name != after[i] for i, name in enumerate(before)) or any(
+        _moved(f["type"], g["type"]) for f, g in zip(old["fields"], new["fields"], strict=False)
+    )
 
 
 def _families(stores: Sequence[Store]) -> dict[str, ColumnFamily]:
