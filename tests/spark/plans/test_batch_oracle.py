@@ -533,7 +533,7 @@ def test_a_common_table_expression_keeps_the_watermark_of_the_sink_with_state(
         job.sink(outputs[name].drop("at"), sink, name)
     job.run()
     events = _events({"a": spark.read.schema(SCHEMA).json(str(tmp_path / "a"))}, "a")
-    wanted = _windows(events).drop("at").filter(f"k <> '{END}'").collect()
+    wanted = _windows(events).drop("at").filter(f"k IS DISTINCT FROM '{END}'").collect()
     assert Counter(held(tmp_path / "windows")) == Counter(_key(row.asDict()) for row in wanted)
 
 
