@@ -55,23 +55,24 @@ def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
             )
         for option in source.skips:
             if option == "cleanSource":
-                yield Finding(
-                    FindingCode.SC003,
-                    f"source `{source.uid}`",
+                found = (
                     "cleanSource is on: files are removed once read, and a restore of a savepoint "
-                    "or an earlier checkpoint goes on in silence without the rows read since",
-                    "leave cleanSource out, or archive the files, and put those read since back "
-                    "before such a restore",
+                    "or an earlier checkpoint goes on in silence without the rows read since"
                 )
-                continue
-            yield Finding(
-                FindingCode.SC003,
-                f"source `{source.uid}`",
-                f"{option} is true: the rows of files that are damaged or gone are skipped in "
-                "silence, and the files count as read",
-                f"leave {option} out, also of Spark's settings: the epoch then fails and names "
-                "the file",
-            )
+                remedy = (
+                    "leave cleanSource out, or archive the files, and put those read since back "
+                    "before such a restore"
+                )
+            else:
+                found = (
+                    f"{option} is true: the rows of files that are damaged or gone are skipped in "
+                    "silence, and the files count as read"
+                )
+                remedy = (
+                    f"leave {option} out, also of Spark's settings: the epoch then fails and names "
+                    "the file"
+                )
+            yield Finding(FindingCode.SC003, f"source `{source.uid}`", found, remedy)
 
 
 def operator_without_uid(job: JobFacts) -> Iterator[Finding]:

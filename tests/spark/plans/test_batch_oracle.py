@@ -53,8 +53,9 @@ ROW_S = 0.01
 """What a row takes where a program is slow."""
 STATE = "transform with state"
 END = "~end"
-END_MS = 1767225600_000 + 3600_000
 """The key of the rows to drive the watermark on."""
+END_MS = 1767225600_000 + 3600_000
+"""A time after all other rows, and before those."""
 
 Frames = dict[str, DataFrame]
 

@@ -21,7 +21,7 @@ finished; its values get another one if they come again."""
 @dataclass(frozen=True)
 class WrittenFile(Generic[V]):
     """A durable file: its path, its partition values, its bytes, its footer (pyarrow's
-    `FileMetaData`), and the encoder's `floats`."""
+    `FileMetaData`), and the facts of its floating-point columns, of which the footer has none."""
 
     path: str
     values: V
@@ -36,6 +36,7 @@ class _Open(Generic[V]):
     values: V
     stream: "_Counted"
     encoder: ParquetEncoder
+    floats: Mapping[str, FloatFacts]
 
 
 class _Counted:
@@ -104,6 +105,8 @@ class DataFiles(Generic[V]):
             one = self._open.pop(values, None) or self._begin(values, paths[values], part.schema)
             self._open[values] = one
             one.encoder.write(part)
+            for name, facts in one.floats.items():
+                facts.add(part.column(name))
             size = one.encoder.expected_bytes(one.stream.size_bytes)
             if self._target_bytes and size >= self._target_bytes:
                 self._finish(values)
@@ -117,7 +120,8 @@ class DataFiles(Generic[V]):
             self._finish(next(iter(self._open)))
         stream = _Counted(self._files.begin(path))
         encoder = ParquetEncoder(stream, schema, self._compression, self._target_bytes)
-        return _Open(path, values, stream, encoder)
+        floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+        return _Open(path, values, stream, encoder, {name: FloatFacts() for name in floats})
 
     def close(self) -> list[WrittenFile[V]]:
         """Write the remaining rows, make every file durable and return the files."""
@@ -125,7 +129,7 @@ class DataFiles(Generic[V]):
             self._finish(values)
         sizes = stored.sizes(self._files, [file.path for file in self._finished])
         return [
-            WrittenFile(one.path, one.values, size or 0, one.encoder.metadata, one.encoder.floats)
+            WrittenFile(one.path, one.values, size or 0, one.encoder.metadata, one.floats)
             for one, size in zip(self._finished, sizes, strict=True)
         ]
 

@@ -43,17 +43,14 @@ class ParquetEncoder:
         self._row_group_bytes = min(ROW_GROUP_BYTES, target_bytes or ROW_GROUP_BYTES)
         self._encoded_bytes = 0
         self._metadata: list[Any] = []
-        # pyarrow's bounds leave out NaN, which Spark, DuckDB and delta-rs have above all numbers:
-        # by them they would skip its rows.
-        floats = [field.name for field in schema if pa.types.is_floating(field.type)]
-        self.floats = {name: FloatFacts() for name in floats}
-        """By name, for the footer tells nothing of them."""
         # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
         self._writer = pa.parquet.ParquetWriter(
             file,
             schema,
             store_schema=False,
             compression=compression,
+            # pyarrow's bounds leave out NaN, which Spark, DuckDB and delta-rs have above all
+            # numbers: by them they would skip its rows.
             write_statistics=_ordered_columns(schema),
             metadata_collector=self._metadata,
         )
@@ -64,8 +61,6 @@ class ParquetEncoder:
         """Copy the batch; write a row group once enough rows are gathered."""
         self._batches.append(pa.ipc.read_record_batch(batch.serialize(), self._schema))
         self.buffered_bytes += batch.nbytes
-        for name, facts in self.floats.items():
-            facts.add(batch.column(name))
         if self.buffered_bytes >= self._row_group_bytes:
             self.flush()
 
