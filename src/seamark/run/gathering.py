@@ -1,9 +1,10 @@
-"""Fewer tasks for an epoch with little output: `target_file_size=` of a sink of files.
+"""Fewer tasks for a short epoch, and for `target_file_size=` of a sink of files.
 
-Each task of an epoch writes files of its own. `Gathering` takes from the last epoch how many tasks
-the next one needs; `FewerTasks` runs its Spark job with so many, each of which reads the rows of
-several of the plan's partitions one after another (`coalesce`): no row is shuffled, or written
-twice. All sinks of the stream are written by these tasks.
+Each task of an epoch has transactions, or files, of its own. Of a short epoch they are most of the
+work: 64 tasks that write to a topic of 64 partitions leave 4,096 markers in it. `Gathering` takes
+from the last epoch how many tasks the next one needs; `FewerTasks` runs its Spark job with so many,
+each of which reads the rows of several of the plan's partitions one after another (`coalesce`): no
+row is shuffled, or written twice. All sinks of the stream are written by these tasks.
 
 The number is no part of an epoch's identity. A repeated epoch may be divided otherwise: its
 attempt has names of its own, and the earlier one is aborted whole. So nothing is stored, and a
@@ -26,9 +27,9 @@ log = logging.getLogger(__name__)
 
 _SQL = "org.apache.spark.sql.execution"
 LONGEST_S = 1.0
-"""How long a gathered task may take, while there are cores for more tasks: gathering must not cost
-an epoch more than that. The tasks' work below the sink, an aggregation's too, is gathered with
-it."""
+"""How long a gathered task may take: gathering must not cost an epoch more than that. The tasks'
+work below the sink, an aggregation's too, is gathered with it. Tasks that `target_file_size=` has
+gathered may take longer where no core is left for more."""
 
 
 class Gathering:
@@ -46,18 +47,20 @@ class Gathering:
 
     def after_epoch(self, tasks: Sequence[TaskReport]) -> None:
         """Set the number for the next epoch, by the reports of the last one."""
+        if not tasks:
+            return
+        busy_s = sum(task.ended_at - task.started_at for task in tasks)
+        if not self._sizes:
+            # A multiple of the cores, or the last task would run alone while the others are idle.
+            self.tasks = self._cores * max(math.ceil(busy_s / LONGEST_S / self._cores), 1)
+            return
         written = {
             uid: sum(task.sinks[uid].file_bytes for task in tasks if uid in task.sinks)
             for uid in self._sizes
         }
-        if not any(written.values()):  # an epoch without rows tells nothing
-            return
-        files = max(math.ceil(written[uid] / size) for uid, size in self._sizes.items())
-        busy_s = sum(task.ended_at - task.started_at for task in tasks)
-        needed = max(files, min(math.ceil(busy_s / LONGEST_S), self._cores), 1)
-        if needed != self.tasks:
-            log.info("the next epochs are written by at most %d tasks", needed)
-        self.tasks = needed
+        if any(written.values()):  # an epoch without rows tells nothing of files
+            files = max(math.ceil(written[uid] / size) for uid, size in self._sizes.items())
+            self.tasks = max(files, min(math.ceil(busy_s / LONGEST_S), self._cores), 1)
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class FewerTasks:
             return rdd
         plan = self.stream.lastExecution().executedPlan()
         if name_of(plan) != "MapInArrowExec":  # adaptive execution, which gathers by itself
-            log.info("an epoch's tasks are not gathered: its plan ends in %s", name_of(plan))
+            log.debug("an epoch's tasks are not gathered: its plan ends in %s", name_of(plan))
             return rdd
         try:
             fewer = scala_class(plan, f"{_SQL}.CoalesceExec")(self.tasks, plan.child())

@@ -63,12 +63,25 @@ def test_later_epochs_have_few_files(spark: SparkSession, tmp_path: Path, statef
         ]
 
 
-def test_without_a_size_each_task_has_a_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_a_size_each_core_has_a_file(spark: SparkSession, tmp_path: Path) -> None:
+    """But where the program itself says how many tasks there are."""
     job = new_job(tmp_path)
-    rows = frames(job, tmp_path).repartition(STATES)
-    job.sink(rows, sm.FileSink(str(tmp_path / "out")), "out")
+    rows = frames(job, tmp_path)
+    job.sink(rows.repartition(STATES), sm.FileSink(str(tmp_path / "own")), "own")
     job.run()
-    assert set(files_by_epoch(tmp_path / "out").values()) == {STATES}
+    assert set(files_by_epoch(tmp_path / "own").values()) == {STATES}
+    other = sm.Job("unsized", sm.CheckpointConfig(storage=str(tmp_path / "store"), interval=0))
+    source = sm.FileSource(
+        str(tmp_path / "in"), format="json", schema="id LONG, text STRING", ending="latest",
+        options={"maxFilesPerTrigger": "1"},
+    )  # fmt: skip
+    rows = other.source(source, "in").dropDuplicates(["id"])
+    other.sink(rows, sm.FileSink(str(tmp_path / "out")), "out")
+    other.run(parallelism=STATES)
+    found = files_by_epoch(tmp_path / "out")
+    cores = spark.sparkContext.defaultParallelism
+    assert found.pop(0) == STATES
+    assert set(found.values()) == {min(cores, STATES)}, found
 
 
 def test_state_written_by_few_tasks_is_found_by_all_of_them(

@@ -53,7 +53,18 @@ def test_the_sink_with_most_files_decides() -> None:
     assert gathering.tasks == 5
 
 
-def test_without_a_size_nothing_is_gathered() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "tasks"),
+    [
+        (0, 16),
+        (15, 16),  # a task for each core
+        (17, 32),  # two for each, one after the other
+        (1000, 1008),  # more than there are: nothing is gathered
+    ],
+)
+def test_without_a_size_each_core_has_tasks_of_a_second(seconds: float, tasks: int) -> None:
     gathering = Gathering({"any": SINKS["any"]}, cores=16)
-    gathering.after_epoch(epoch(200, 20, 0.2, "any"))
-    assert gathering.tasks == 0
+    gathering.after_epoch(epoch(200, 20, seconds, "any"))
+    assert gathering.tasks == tasks
+    gathering.after_epoch([])  # an epoch that is skipped
+    assert gathering.tasks == tasks
