@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,52 @@ def test_a_function_gives_timestamps(tmp_path: Path) -> None:
         files = (tmp_path / name).glob("*.parquet")
         found = [row["at"] for path in files for row in pq.read_table(path).to_pylist()]
         assert [at.astimezone(timezone.utc) for at in found] == [moment] * count
+
+
+@pytest.fixture
+def zone_of_java(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "GMT+8")
+    yield
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+@pytest.mark.usefixtures("zone_of_java")
+def test_a_zone_of_java_alone_and_times_without_a_zone(tmp_path: Path) -> None:
+    fill(tmp_path)
+    job = sm.Job("job", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    schema = "id BIGINT, `timestamp` STRING"
+    source = sm.FileSource(str(tmp_path / "in"), format="json", schema=schema, ending="latest")
+    noon = datetime(2026, 7, 1, 12)
+    made = sm.process(
+        job.source(source, "in").selectExpr("*", "TIMESTAMP_NTZ'2026-07-01 12:00:00' AS at"),
+        lambda row: {"at": row["at"], "timestamp": row["id"]},
+        "at TIMESTAMP_NTZ, `timestamp` BIGINT",
+        uid="plain",
+        mode="row",
+    )
+    job.sink(made, sm.FileSink(str(tmp_path / "out"), format="parquet"), "out")
+    job.run()
+    rows = pq.read_table(tmp_path / "out").to_pylist()
+    assert len(rows) == ROWS
+    assert {row["at"] for row in rows} == {noon}
+
+
+@pytest.mark.usefixtures("zone_of_java")
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ("at TIMESTAMP", "id BIGINT"),
+        ("list ARRAY<STRUCT<at: TIMESTAMP>>", "id BIGINT"),
+        ("id BIGINT", "at TIMESTAMP"),
+        ("id BIGINT", "by MAP<TIMESTAMP, STRING>"),
+    ],
+)
+def test_a_zone_of_java_alone_and_timestamps(tmp_path: Path, given: str, made: str) -> None:
+    fill(tmp_path)
+    job = sm.Job("job", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    source = sm.FileSource(str(tmp_path / "in"), format="json", schema=given, ending="latest")
+    rows = job.source(source, "in")
+    with pytest.raises(ConfigurationError, match=r"'p'.*timeZone is 'GMT\+8'"):
+        sm.process(rows, dict, made, uid="p", mode="row")
+    sm.process(rows, lambda batch: batch, made, uid="p")
