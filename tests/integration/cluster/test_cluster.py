@@ -147,7 +147,7 @@ class KeyedScenario(PassthroughScenario, ClusterScenario):
     program, job = ClusterScenario.program, ClusterScenario.job
 
     def __init__(self, directory: Path, servers: str, cluster: SparkCluster) -> None:
-        ClusterScenario.__init__(self, directory, servers, cluster, rate=80.0, keyed=True)
+        super().__init__(directory, servers, cluster, rate=80.0, keyed=True)
 
 
 @pytest.mark.chaos
