@@ -77,10 +77,14 @@ class FewerTasks:
         if not self.tasks or rdd.getNumPartitions() <= self.tasks:
             return rdd
         plan = self.stream.lastExecution().executedPlan()
-        if name_of(plan) != "MapInArrowExec":  # adaptive execution, which gathers by itself
-            log.debug("an epoch's tasks are not gathered: its plan ends in %s", name_of(plan))
-            return rdd
         try:
+            if name_of(plan) == "AdaptiveSparkPlanExec":
+                plan = plan.executedPlan()  # the final one: `rdd` is planned, its stages have run
+            if name_of(plan) == "ResultQueryStageExec":  # since Spark 4.1
+                plan = plan.plan()
+            if name_of(plan) != "MapInArrowExec":
+                log.debug("an epoch's tasks are not gathered: its plan ends in %s", name_of(plan))
+                return rdd
             fewer = scala_class(plan, f"{_SQL}.CoalesceExec")(self.tasks, plan.child())
             children = scala_class(plan, "java.util.ArrayList")()
             children.add(fewer)
