@@ -167,7 +167,8 @@ def test_spark_finds_each_decimal_that_a_merge_has_written(
     spark: Spark, tmp_path: Path, digits: int
 ) -> None:
     """delta-rs tells a decimal's bounds as doubles."""
-    schema = (Column("id", "bigint"), Column("c", f"decimal({digits},2)"))
+    kinds = {"id": "bigint", "c": f"decimal({digits},2)", "ok": "boolean", "raw": "binary"}
+    schema = tuple(Column(name, kind) for name, kind in kinds.items())
     sink = DeltaSink(str(tmp_path / "merged"), create_table=True, keys=["id"])
     committer = sink.create_committer(driver(schema=schema))
     committer.preflight()
@@ -175,7 +176,8 @@ def test_spark_finds_each_decimal_that_a_merge_has_written(
     for epoch, number in enumerate(numbers):
         writer = sink.create_writer(attempt(epoch=epoch))
         value = pa.array([Decimal(number)], pa.decimal128(digits, 2))
-        writer.write(pa.record_batch([pa.array([epoch]), value], names=["id", "c"]))
+        row = [pa.array([epoch]), value, pa.array([True]), pa.array([b"x"])]
+        writer.write(pa.record_batch(row, names=[*kinds]))
         assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
     table = f"delta.`{sink.path}`"
     for number in numbers:
@@ -183,3 +185,5 @@ def test_spark_finds_each_decimal_that_a_merge_has_written(
             assert spark.sql(f"SELECT count(*) AS n FROM {table} WHERE {where}") == [{"n": 1}], (
                 where
             )
+    spark.sql(f"ALTER TABLE {table} ADD COLUMNS (more INT)")
+    assert spark.sql(f"SELECT count(*) AS n FROM {table} WHERE ok AND more IS NULL") == [{"n": 3}]

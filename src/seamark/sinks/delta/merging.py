@@ -106,10 +106,11 @@ def _without_bounds(table: Any) -> Any:
     )
 
 
-def bounded(schema: Any) -> list[str]:
-    """Return the columns whose bounds no reader takes for others."""
+def bounded(schema: Any) -> dict[str, str]:
+    """Return the columns, with their types, whose bounds no reader takes for others."""
     types = {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
-    return [n for n, of in types.items() if isinstance(of, str) and not _INEXACT.match(f'"{of}"')]
+    flat = {name: of for name, of in types.items() if isinstance(of, str)}
+    return {name: of for name, of in flat.items() if not _INEXACT.match(f'"{of}"')}
 
 
 def too_long(table: Any) -> str:
