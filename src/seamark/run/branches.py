@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from seamark.run.layout import Layout
+from seamark.spark.plans import selected
 from seamark.spark.shared_stream import Branch
 
 
@@ -48,5 +49,4 @@ class United:
 
     @cached_property
     def _lone_rows(self) -> DataFrame:
-        sink = self.branches[0].sinks[0]
-        return sink.dataframe.selectExpr(*sink.select_expressions)
+        return selected(self.branches[0].sinks[0])

@@ -5,7 +5,7 @@ Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhap
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from pyspark.errors import AnalysisException
@@ -48,14 +48,15 @@ _FIELDS = (
 )
 _SCHEMA = f"schema STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: {_FIELDS}>>>"
 _CORRUPT = "_seamark_corrupt"
+_NESTED = (ArrayType, MapType, StructType)
 _TEXTS = (StringType, CharType, VarcharType)
 _EXACT = re.compile(r"decimal\(|string|char\(")
 _DIGITS = r"-?(?=[0-9]*[.eE])[0.]*[1-9](?:\.?[0-9]){14,}\.?[1-9]"
 _ROUNDED = r'"(?:%s)"\s*:\s*(?:[\[{](?:[^\]}]*?[\[:,])?\s*)?' + _DIGITS
 """JSON in which a field, or a list or object in it, has a number of more than 15 digits that Spark
 would read as a double, for a text too. Few records have any such number: `_DIGITS` is quicker."""
-_RESPELLED = r'"(?!(?:%s)")(?i:%s)"\s*:'
-"""JSON with a column's name in another case anywhere: few records, which are then looked into."""
+_OFFSET = r"\d:\d.*[-+A-Ya-y]"
+"""A time's text with an offset other than Z."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a long value that a change has left as it was."""
 _PLACEHOLDERS = (_PLACEHOLDER, "b68a35a7-17ad-35b3-af2a-ae46edb4545a")
@@ -77,7 +78,8 @@ def debezium(
     df: a Kafka source's DataFrame. Its `value` is Debezium's JSON, with or without schemas
         (``value.converter.schemas.enable``).
     schema: the table's columns, as Spark's DDL or type: ``"id BIGINT, name STRING"``. Other fields
-        are left out, and a missing one is null; one in another case makes the row unreadable.
+        are left out, and a missing one is null; one in another case, at any depth, makes the row
+        unreadable.
     keys: the columns of the table's key.
     op: the name of the new column for a sink's ``op=``: ``insert`` (Debezium's ``c``, and ``r`` of
         a snapshot), ``update`` (``u``) or ``delete`` (``d``, with the keys alone).
@@ -190,12 +192,9 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
         if f.name not in texts and _EXACT.search(f.dataType.simpleString())
     ]
     long = F.when(both.rlike(r"[\[:,]\s*" + _DIGITS), both) if texts or decimals else F.lit(None)
-    names = "|".join(rf"\Q{name}\E" for name in columns.names)
-    value = F.col("value").cast("string")
-    respelled = F.when(value.rlike(_RESPELLED % (names, names)), value)
     records = records.select(
         key.alias("key"), _json("value", whole).alias("read"), long.alias("long"),
-        respelled.alias("respelled"),
+        F.col("value").cast("string").alias("value"),
     )  # fmt: skip
     rounded = F.col("long").rlike(_ROUNDED % "|".join(decimals)) if decimals else F.lit(None)
     rounded = F.coalesce(rounded, F.lit(False))
@@ -208,16 +207,17 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
         fields_of = F.get(rows, F.lit(0))["fields"]
     records = records.select(
         "key", is_read.alias("is_read"), F.coalesce(read["payload"], plain).alias("change"),
-        fields_of.alias("types"), "long", "respelled",
+        fields_of.alias("types"), "long", "value",
     )  # fmt: skip
     row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
     # An update without its row, as of MongoDB's connector, would write nulls over the values.
     is_empty = change["op"].isin(*_OPS) & (change["op"] != "d") & row.isNull()
-    unread = ~F.col("is_read") | change["op"].isNull() | is_empty | _has_twin(columns.names)
+    unread = ~F.col("is_read") | change["op"].isNull() | is_empty
     records = records.select(
-        "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types", "long"
-    )
-    unread = F.col("unread")
+        "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types", "long",
+        "value",
+    )  # fmt: skip
+    unread = F.col("unread") | _is_respelled(columns)
     for name in texts:  # a double's text is often as the JSON has it
         as_given = rf'"\Q{name}\E"\s*:\s*([-+.0-9eE]+)'
         given = F.regexp_extract_all("long", F.lit(as_given), F.lit(1))
@@ -238,18 +238,65 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
             at = F.array_position(names, name).try_cast("int") - 1
             type_ = F.get(F.col("types"), at)
             below = F.concat_ws(" ", type_["items"], type_["values"], type_["fields"])
-            is_nested = isinstance(columns[name].dataType, ArrayType | MapType | StructType)
+            is_nested = isinstance(columns[name].dataType, _NESTED)
             fields.append((below if is_nested else type_["name"]).alias(f"_type_{number}"))
     return records.select("op", unread.alias("unread"), *fields)
 
 
-def _has_twin(names: Sequence[str]) -> Column:
-    """Whether the row of `respelled` lacks a column that it has in another case (Oracle's `NAME`):
-    the null read for it would be written over the value."""
-    rows = ("$.payload.after", "$.after", "$.payload.before", "$.before")
-    given = F.json_object_keys(F.coalesce(*(F.get_json_object("respelled", path) for path in rows)))
-    missing = F.transform(F.array_except(F.lit(list(names)), given), F.lower)
-    return F.coalesce(F.arrays_overlap(missing, F.transform(given, F.lower)), F.lit(False))
+def _is_respelled(columns: StructType) -> Column:
+    """Whether a row lacks a field of the schema, at any depth, that it has in another case
+    (Oracle's `NAME`): the null read for it would be written over the value."""
+    may_lack = F.lit(False)
+    for field in columns:
+        may_lack |= F.col("row")[field.name].isNull() & _has_another_case([field.name])
+        if within := sorted({*_names(field.dataType)}):
+            may_lack |= _has_another_case(within)
+    paths = ("$.payload.after", "$.after", "$.payload.before", "$.before")
+    row = F.coalesce(*(F.get_json_object("value", path) for path in paths))
+    return F.when(may_lack, _has_twin(columns, row)).otherwise(F.lit(False))
+
+
+def _has_another_case(names: Sequence[str]) -> Column:
+    """Whether a row's JSON has one of the names in another case anywhere: few records have."""
+    folded = [name.lower() for name in names]
+    once = [name for name in names if folded.count(name.lower()) == 1]
+    own, given = ("|".join(rf"\Q{name}\E" for name in some) for some in (once, names))
+    return F.col("value").rlike(rf'"(?!(?:{own})")(?iu:{given})"\s*:')
+
+
+def _names(kind: DataType) -> Iterator[str]:
+    match kind:
+        case ArrayType():
+            yield from _names(kind.elementType)
+        case MapType():
+            yield from _names(kind.valueType)
+        case StructType():
+            for field in kind:
+                yield from (field.name, *_names(field.dataType))
+
+
+def _has_twin(kind: DataType, text: Column) -> Column:
+    """Whether a value's JSON lacks a field that it has in another case."""
+    match kind:
+        case ArrayType() | MapType():
+            is_list = isinstance(kind, ArrayType)
+            inner = kind.elementType if is_list else kind.valueType
+            parts = F.from_json(text, "array<string>" if is_list else "map<string,string>")
+            parts = parts if is_list else F.map_values(parts)
+            found = F.exists(parts, lambda one: _has_twin(inner, one))
+        case StructType():
+            given = F.json_object_keys(text)
+            missing = F.transform(F.array_except(F.lit(kind.names), given), F.lower)
+            found = F.arrays_overlap(missing, F.transform(given, F.lower))
+            nested = [field for field in kind if any(True for _ in _names(field.dataType))]
+            texts = StructType([StructField(field.name, StringType()) for field in nested])
+            parts = F.from_json(text, texts)
+            for field in nested:
+                inside = _has_twin(field.dataType, parts[field.name])
+                found = F.coalesce(found, F.lit(False)) | inside
+        case _:
+            return F.lit(False)
+    return F.coalesce(found, F.lit(False))
 
 
 def _json(column: str, kind: StructType) -> Column:
@@ -348,4 +395,5 @@ def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_colum
     else:
         span = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), F.when(plausible, seconds))
         at = F.lit("1970-01-01 00:00:00").cast(kind) + span
+        text = F.when(~raw.rlike(_OFFSET), text)
     return F.when(is_number, at).otherwise(text)

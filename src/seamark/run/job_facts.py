@@ -30,6 +30,7 @@ from seamark.run.kafka_topics import kafka_options, subscription
 from seamark.spark.file_sources import FilesRead, files_read
 from seamark.spark.plan_functions import epoch_time_functions, python_functions, varying_functions
 from seamark.spark.planned_query import LEAVES_ONCE
+from seamark.spark.plans import selected
 from seamark.spark.session import is_local
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ def _sink_part(
     )
     if sink.dataframe is None:
         return part
-    rows, at = sink.dataframe.selectExpr(*sink.select_expressions), sink.declared_at
+    rows, at = selected(sink), sink.declared_at
     part = replace(part, epoch_time=epoch_time_functions(rows))
     if part.way is not SinkWay.IDEMPOTENT:  # its rows are written anew, whatever they are
         return part

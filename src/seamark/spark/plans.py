@@ -16,14 +16,17 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
+from seamark.api.declarations import DeclaredSink
 from seamark.model.errors import WatermarkLostError
 from seamark.spark.java.compiled import loaded_class
-from seamark.spark.java_calls import items_of
+from seamark.spark.java_calls import items_of, java_class
+from seamark.spark.spark_versions import active
 
 CATALYST = "org.apache.spark.sql.catalyst"
 NO_EXCHANGE_REUSE = {"spark.sql.exchange.reuse": "false"}
+_OF_NAMES = ("spark.sql.parser.quotedRegexColumnNames", "spark.sql.variable.substitute")
 
 
 def require_watermarks(job: str, executed_plan: Any) -> None:
@@ -47,6 +50,21 @@ def java_plans() -> Any:
 def analysed(frame: DataFrame) -> Any:
     """Return the analysed plan of a DataFrame."""
     return frame._jdf.queryExecution().analyzed()
+
+
+def selected(sink: DeclaredSink) -> DataFrame:
+    """Return the rows that a sink takes of its DataFrame. In its expressions a quoted name is the
+    column's, whatever the session's settings: no pattern, and without variables."""
+    frame: Any = sink.dataframe
+    spark = frame.sparkSession
+    clone = spark._jsparkSession.cloneSession()
+    for setting in _OF_NAMES:
+        clone.conf().set(setting, "false")
+    column = java_class(spark._jvm, "org.apache.spark.sql.classic.ExpressionUtils").column
+    with active(spark, clone):  # which the parser asks for its settings
+        parse = clone.sessionState().sqlParser().parseExpression
+        columns = [Column(column(parse(text))) for text in sink.select_expressions]
+    return frame.select(*columns)
 
 
 def name_of(node: Any) -> str:

@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame
 from seamark.api.declarations import DeclaredSink
 from seamark.spark.java.compiled import loaded_class
 from seamark.spark.java_calls import items_of
-from seamark.spark.plans import Compared, analysed, java_plans, without_watermarks
+from seamark.spark.plans import Compared, analysed, java_plans, selected, without_watermarks
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ def branches_of(sinks: Sequence[DeclaredSink], declaration: str = "") -> list[Br
 
 
 def _path(sink: DeclaredSink) -> _Path:
-    rows = sink.dataframe.selectExpr(*sink.select_expressions)
-    plans = items_of(_java_stream().path(analysed(rows)))
+    plans = items_of(_java_stream().path(analysed(selected(sink))))
     return _Path(sink, plans, [Compared(plan) for plan in plans])
 
 

@@ -148,11 +148,11 @@ def schema_checker(spark: SparkSession, provider: Any, hadoop: Any, schemas: Any
 
 
 @contextlib.contextmanager
-def active(spark: SparkSession) -> Iterator[None]:
-    """Make `spark` this thread's active session inside the block."""
+def active(spark: SparkSession, clone: Any = None) -> Iterator[None]:
+    """Make `spark`, or Java's `clone` of it, this thread's active session inside the block."""
     sessions = java_class(spark._jvm, "org.apache.spark.sql.SparkSession")
     before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)
+    sessions.setActiveSession(clone or spark._jsparkSession)
     try:
         yield
     finally:

@@ -44,6 +44,7 @@ class Table:
             return
         session = spark._jsparkSession.cloneSession()
         session.conf().set(_TRACKED, "false")  # else its readers see partitions listed there alone
+        session.conf().set("spark.sql.variable.substitute", "false")  # in a column's name
         with _in_one_line(self.name):
             session.sql(self.creation)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures, write_deltalake
@@ -393,3 +394,38 @@ def test_a_bound_below_its_texts_hides_no_far_time(tmp_path: Path) -> None:
     table.create_write_transaction([action], "append", table.schema(), [])
     with pytest.raises(CommitFailedError, match="INT96"):
         sink.create_committer(driver()).commit(write(sink, [(2, key, "update")], 0))
+
+
+def test_delta_rs_finds_each_number_that_a_merge_has_written(tmp_path: Path) -> None:
+    """A column without bounds beside others with them is null to its `to_pyarrow_dataset`, unless
+    the table says which columns have bounds (https://github.com/delta-io/delta-rs/issues/3173)."""
+    kinds = {"id": "bigint", "a.b": "int", "f": "double", "g": "float", "ok": "boolean",
+             "c": "decimal(20,2)", "d": "decimal(15,2)", "at": "timestamp",
+             "who": "struct<x:double>"}  # fmt: skip
+    schema = tuple(Column(name, kind) for name, kind in kinds.items())
+    sink = DeltaSink(str(tmp_path / "t"), create_table=True, keys=["id"])
+    committer = sink.create_committer(kit.driver(schema=schema))
+    committer.preflight()
+    rows = pa.table(
+        {
+            "id": [1, 2], "a.b": pa.array([1, 2], pa.int32()), "f": [1.5, float("nan")],
+            "g": pa.array([1.5, 2.5], pa.float32()),
+            "c": pa.array([Decimal("9" * 18 + ".99"), Decimal(1)], pa.decimal128(20, 2)),
+            "d": pa.array([Decimal("1.25"), Decimal("2.25")], pa.decimal128(15, 2)),
+            "ok": [True, False], "at": pa.array([1, 10**9], pa.timestamp("us", "UTC")),
+            "who": [{"x": 1.5}, {"x": 2.5}],
+        }
+    )  # fmt: skip
+    for epoch in range(2):
+        writer = sink.create_writer(kit.attempt(epoch=epoch))
+        writer.write(rows.to_batches()[0])
+        assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    dataset = kit.opened(sink).to_pyarrow_dataset()
+    for name in kinds.keys() - {"who"}:
+        for value in rows[name]:
+            wanted = (
+                pc.is_nan(pc.field(name))
+                if value.as_py() != value.as_py()
+                else (pc.field(name) == value)
+            )
+            assert dataset.to_table(filter=wanted).num_rows == 1, (name, value)

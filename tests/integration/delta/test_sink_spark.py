@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.schema import Column
 from seamark.sinks.delta import DeltaSink
 from seamark.spark.jars import Request, resolve
 from tests.chaos.driver import REPOSITORY
@@ -159,3 +160,30 @@ def test_spark_finds_each_value_by_its_bounds(spark: Spark, tmp_path: Path) -> N
     assert spark.sql(f"SELECT {counts} FROM {table}") == [wheres]
     found = {w: spark.sql(f"SELECT count(*) AS n FROM {table} WHERE {w}")[0]["n"] for w in wheres}
     assert found == wheres
+
+
+@pytest.mark.parametrize("digits", [15, 16, 20, 38])
+def test_spark_finds_each_decimal_that_a_merge_has_written(
+    spark: Spark, tmp_path: Path, digits: int
+) -> None:
+    """delta-rs tells a decimal's bounds as doubles."""
+    kinds = {"id": "bigint", "c": f"decimal({digits},2)", "ok": "boolean", "raw": "binary"}
+    schema = tuple(Column(name, kind) for name, kind in kinds.items())
+    sink = DeltaSink(str(tmp_path / "merged"), create_table=True, keys=["id"])
+    committer = sink.create_committer(driver(schema=schema))
+    committer.preflight()
+    numbers = ["9" * (digits - 2) + ".99", "1" * (digits - 2) + ".11", "-" + "7" * (digits - 2)]
+    for epoch, number in enumerate(numbers):
+        writer = sink.create_writer(attempt(epoch=epoch))
+        value = pa.array([Decimal(number)], pa.decimal128(digits, 2))
+        row = [pa.array([epoch]), value, pa.array([True]), pa.array([b"x"])]
+        writer.write(pa.record_batch(row, names=[*kinds]))
+        assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    table = f"delta.`{sink.path}`"
+    for number in numbers:
+        for where in (f"c = {number}BD", f"c >= {number}BD AND c <= {number}BD"):
+            assert spark.sql(f"SELECT count(*) AS n FROM {table} WHERE {where}") == [{"n": 1}], (
+                where
+            )
+    spark.sql(f"ALTER TABLE {table} ADD COLUMNS (more INT)")
+    assert spark.sql(f"SELECT count(*) AS n FROM {table} WHERE ok AND more IS NULL") == [{"n": 3}]

@@ -80,6 +80,18 @@ def test_a_missing_table_is_made_with_partitions(
     assert spark.table(name).where("page = 'p9'").count() == 1
 
 
+def test_a_missing_table_has_the_columns_own_names(
+    tmp_path: Path, spark: SparkSession, name: str, rows: DataFrame
+) -> None:
+    """No ``${…}`` is a variable, as none is where Spark's own writer makes it."""
+    odd = rows.toDF("id", "${x}")
+    writer = sm.write_stream(odd).option("checkpointLocation", str(tmp_path / "store/q"))
+    writer.trigger(availableNow=True).toTable(name).awaitTermination()
+    found = spark.table(name)
+    assert found.columns == odd.columns
+    assert sorted(found.collect())[:2] == [(0, "p0"), (1, "p1")]
+
+
 @pytest.mark.parametrize("spelt", ["clicks", "{}", "spark_catalog.{}", "`{}`.`clicks`", "CLICKS"])
 def test_a_name_is_sparks(
     tmp_path: Path,

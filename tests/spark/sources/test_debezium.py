@@ -131,6 +131,44 @@ def test_a_column_in_another_case_is_no_null(spark: SparkSession, wrapped: bool)
     assert [row.name for row in found[3:]] == [None] * 3
 
 
+@pytest.mark.parametrize("form", ["{}", "[{}]", '{{"k": {}}}', '[{{"k": [null, {}]}}]'])
+def test_a_field_within_in_another_case_is_no_null(spark: SparkSession, form: str) -> None:
+    kind = "STRUCT<name: STRING, `a.b`: STRUCT<id: INT>>"
+    kind = {"{}": kind, "[{}]": f"ARRAY<{kind}>", '{{"k": {}}}': f"MAP<STRING, {kind}>"}.get(
+        form, f"ARRAY<MAP<STRING, ARRAY<{kind}>>>"
+    )
+    texts = [
+        '{"NAME": "a"}', '{"name": "a", "a.b": {"ID": 1}}', '{"name": "a", "A.B": {"id": 1}}',
+        '{"name": null, "NAME": "another field", "a.b": {"id": 1}}', '{"name": "\\"NAME\\": 1"}',
+        '{"name": "a", "more": {"NAME": 1}}', "null",
+    ]  # fmt: skip
+    values = [json.loads(form.format(text)) for text in texts]
+    changes = [envelope("u", None, {"id": 1, "v": value}, NAME=1) for value in values]
+    deleted = envelope("d", {"id": 1, "v": values[0]}, None)
+    found = rows(spark, *changes, deleted, schema=f"id INT, v {kind}")
+    assert [row.op for row in found] == [*["unreadable"] * 3, *["update"] * 4, "unreadable"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_a_text_with_an_offset_is_no_time_without_one(spark: SparkSession, zone: str) -> None:
+    """UTC is what numbers are read in, too."""
+    texts = {
+        "2022-01-08T01:02:03Z": "update", "2022-01-08 01:02:03": "update",
+        "2022-01-08": "update",
+        "2022-01-08T01:02:03+02:00": "unreadable", "2022-01-08T01:02:03.5-05:00": "unreadable",
+        "2022-01-08 01:02 Europe/Berlin": "unreadable",
+    }  # fmt: skip
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        changes = [envelope("u", None, {"id": 1, "at": text, "l": [text]}) for text in texts]
+        found = rows(spark, *changes, schema="id INT, at TIMESTAMP_NTZ, l ARRAY<TIMESTAMP_NTZ>")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert [row.op for row in found] == list(texts.values())
+    assert found[0].at == datetime(2022, 1, 8, 1, 2, 3) == found[0].l[0]
+
+
 def test_other_ops_are_passed_on(spark: SparkSession) -> None:
     assert [row.op for row in rows(spark, envelope("t"), envelope("m"))] == ["t", "m"]
 

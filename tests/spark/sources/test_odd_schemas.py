@@ -66,6 +66,41 @@ def test_rows_with_odd_names_arrive(tmp_path: Path, spark: SparkSession, colon: 
     assert json.loads(text) == inner
 
 
+@pytest.mark.parametrize("pattern", ["false", "true"])
+def test_a_name_is_no_pattern_and_has_no_variable(
+    tmp_path: Path, spark: SparkSession, pattern: str
+) -> None:
+    """Spark reads a quoted name as a pattern by a setting, and ``${…}`` as a variable of its own;
+    the program's own expressions stay as Spark reads them."""
+    names = ["price", "price($)", "p|q", ".*", "${x}"]
+    row = {name: str(number) for number, name in enumerate(names)} | {"list": ["a"]}
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text(json.dumps(row))
+    schema = StructType([StructField(name, StringType()) for name in names])
+    schema.add("list", ArrayType(StringType()))
+    spark.conf.set("spark.sql.parser.quotedRegexColumnNames", pattern)
+    try:
+        made, source = job(tmp_path, schema)
+        rows = made.source(source, "in")
+        made.sink(rows, sm.FileSink(str(tmp_path / "parquet")), "parquet")
+        made.sink(rows, sm.FileSink(str(tmp_path / "json"), "json"), "json")
+        made.sink(rows.drop("list"), sm.FileSink(str(tmp_path / "csv"), "csv"), "csv")
+        made.sink(rows, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "sqlite")
+        own = rows.selectExpr("`price|list`") if pattern == "true" else rows.select("price", "list")
+        made.sink(own, sm.FileSink(str(tmp_path / "own"), "json"), "own")
+        made.run()
+    finally:
+        spark.conf.unset("spark.sql.parser.quotedRegexColumnNames")
+    for format_ in ("parquet", "json"):
+        found = spark.read.schema(schema).format(format_).load(str(tmp_path / format_))
+        assert [r.asDict() for r in found.collect()] == [row]
+    found = spark.read.csv(str(tmp_path / "csv"), header=True)
+    assert [r.asDict() for r in found.collect()] == [{name: row[name] for name in names}]
+    (kept,) = read(tmp_path / "out.db", "SELECT * FROM t")
+    assert kept == (*(row[name] for name in names), '["a"]')
+    assert spark.read.json(str(tmp_path / "own")).first() == (["a"], "0")
+
+
 def test_a_delta_table_is_made_with_odd_nested_names(tmp_path: Path, spark: SparkSession) -> None:
     """A table without column mapping has no names with blanks."""
     nested = StructType([field for field in NESTED if " " not in field.name])

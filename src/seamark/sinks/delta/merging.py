@@ -5,6 +5,7 @@ staged before a change of the sink's settings still move as meant.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -27,6 +28,8 @@ from seamark.sinks.internal.table_merge import NEW, reduced
 
 _NEAR_US = 9_214_000_000_000_000
 """Times as far as this from 1970 fit in 64 bits as nanoseconds."""
+_INEXACT = re.compile(r'"(?:float|double|decimal\((?:1[6-9]|[23]\d),\d+\))"')
+"""In a schema: NaN is outside of its file's bounds, and a decimal's bounds are doubles."""
 _CUT_OFF = "\ufffd"
 SHORTEN = "UPDATE that text to a shorter one, or DELETE all rows with it"
 REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
@@ -88,20 +91,26 @@ def _has_low_bound(table: Any, keys: pa.Table) -> bool:
 
 
 def _without_bounds(table: Any) -> Any:
-    """Return delta-rs's settings for new files of a table with floating-point numbers, whose bounds
-    would leave out NaN: readers skip its rows by them. No columns within others are bounded."""
+    """Return delta-rs's settings for new files of a table with `_INEXACT` numbers, by whose
+    bounds readers would skip rows. No columns within others are bounded."""
     from deltalake import ColumnProperties, WriterProperties
 
-    schema = table.schema().to_json()
-    if '"float"' not in schema and '"double"' not in schema:
+    if not _INEXACT.search(table.schema().to_json()):
         return None
-    types = {field["name"]: field["type"] for field in json.loads(schema)["fields"]}
-    flat = [n for n, of in types.items() if isinstance(of, str) and of not in ("float", "double")]
     return WriterProperties(
         compression="SNAPPY",
         default_column_properties=ColumnProperties(statistics_enabled="NONE"),
-        column_properties=dict.fromkeys(flat, ColumnProperties(statistics_enabled="PAGE")),
+        column_properties=dict.fromkeys(
+            bounded(table.schema()), ColumnProperties(statistics_enabled="PAGE")
+        ),
     )
+
+
+def bounded(schema: Any) -> dict[str, str]:
+    """Return the columns, with their types, whose bounds no reader takes for others."""
+    types = {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
+    flat = {name: of for name, of in types.items() if isinstance(of, str)}
+    return {name: of for name, of in flat.items() if not _INEXACT.match(f'"{of}"')}
 
 
 def too_long(table: Any) -> str:

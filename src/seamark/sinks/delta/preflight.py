@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
 
 _log = logging.getLogger(__name__)
+_BOUNDED = "delta.dataSkippingStatsColumns"
 _CREATORS = 8
 _FEATURES = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
@@ -283,10 +284,15 @@ def _create(sink: "DeltaSink", hadoop: HadoopSettings, schema: Schema, name: str
         raise PreflightError(
             Finding(FindingCode.SV005, name, found or remedy, remedy if found else "CAST it")
         ) from error
+    bounded = merging.bounded(columns)
+    told = [f"`{name}`" for name, of in bounded.items() if of not in ("boolean", "binary")]
+    # Of the other columns a MERGE tells no bounds; delta-rs takes them for null unless it is told.
+    is_told = sink.keys and len(bounded) < len(columns.fields) and "`" not in "".join(bounded)
     deltalake.DeltaTable.create(
         sink.path,
         columns,
         mode="ignore",  # another driver may be making it
+        configuration={_BOUNDED: ",".join(told)} if is_told else None,
         partition_by=list(sink.partition_by),
         storage_options=store.delta_options(sink.path, hadoop),
     )

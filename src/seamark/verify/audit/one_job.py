@@ -25,6 +25,7 @@ from seamark.model.errors import UserError
 from seamark.model.records import read_as
 from seamark.run.dead_letters import NO_LETTERS, for_sink
 from seamark.savepoints.restore.origin import open_job
+from seamark.spark.plans import selected
 from seamark.spark.spark_versions import arrow_schema
 from seamark.verify.audit.by_key import KeyAudit, LastWrites
 from seamark.verify.audit.cells import Ledgered
@@ -258,5 +259,4 @@ def _schema(declared: DeclaredSink) -> pa.Schema:
     """Return the columns of the rows that the sink's writer gets."""
     if declared.dead_letters_of:
         return for_sink(declared.sink, NO_LETTERS).schema
-    rows = declared.dataframe.selectExpr(*declared.select_expressions)
-    return arrow_schema(rows.schema, "UTC")
+    return arrow_schema(selected(declared).schema, "UTC")
