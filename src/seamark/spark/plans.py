@@ -26,7 +26,7 @@ from seamark.spark.spark_versions import active
 
 CATALYST = "org.apache.spark.sql.catalyst"
 NO_EXCHANGE_REUSE = {"spark.sql.exchange.reuse": "false"}
-_OF_NAMES = ("spark.sql.parser.quotedRegexColumnNames", "spark.sql.variable.substitute")
+_PATTERNS = "spark.sql.parser.quotedRegexColumnNames"
 
 
 def require_watermarks(job: str, executed_plan: Any) -> None:
@@ -55,15 +55,17 @@ def analysed(frame: DataFrame) -> Any:
 def selected(sink: DeclaredSink) -> DataFrame:
     """Return the rows that a sink takes of its DataFrame. In its expressions a quoted name is the
     column's, whatever the session's settings: no pattern, and without variables."""
-    frame: Any = sink.dataframe
+    frame, texts = sink.dataframe, sink.select_expressions
     spark = frame.sparkSession
+    if spark.conf.get(_PATTERNS) == "false" and "${" not in "".join(texts):
+        return frame.selectExpr(*texts)
     clone = spark._jsparkSession.cloneSession()
-    for setting in _OF_NAMES:
+    for setting in (_PATTERNS, "spark.sql.variable.substitute"):
         clone.conf().set(setting, "false")
     column = java_class(spark._jvm, "org.apache.spark.sql.classic.ExpressionUtils").column
     with active(spark, clone):  # which the parser asks for its settings
         parse = clone.sessionState().sqlParser().parseExpression
-        columns = [Column(column(parse(text))) for text in sink.select_expressions]
+        columns = [Column(column(parse(text))) for text in texts]
     return frame.select(*columns)
 
 
