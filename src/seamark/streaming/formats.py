@@ -147,6 +147,7 @@ def kafka(target: Target) -> Sink:
     from seamark.sinks.kafka import KafkaSink
 
     options, place = target.options, target.place
+    options.given("includeHeaders")  # of a reader: Spark's own sink writes headers without it too
     servers = options.need("kafka.bootstrap.servers", "localhost:9092")
     own = {
         name: value

@@ -113,6 +113,8 @@ def find_table(
                     f"Spark reads CSV by place: the table has the columns {', '.join(theirs)}, and "
                     f"the DataFrame {', '.join(ours)}; select them in the table's order"
                 )
+        if provider == "json":
+            _require_exact_names(table.dataSchema(), frame._jdf.schema())
         if format_ is not None and format_.lower() != provider:
             raise ValueError(f"format is {format_!r}, and the table is of {provider!r}")
         if by and [c.lower() for c in by] != [c.lower() for c in columns]:
@@ -120,6 +122,25 @@ def find_table(
                 f"partitionBy is {list(by)!r}, and the table is partitioned by {list(columns)!r}"
             )
         return Table(name, provider, _text_of(path_of(table.location())), columns, stored)
+
+
+def _require_exact_names(theirs: Any, ours: Any) -> None:
+    """Raise ValueError for a name in another case, of a column or within it, as Java's schemas have
+    them: Spark's reader of JSON would find null there."""
+    stored = {str(kept.name()).lower(): kept for kept in theirs.fields()}
+    for made in ours.fields():
+        if (kept := stored.get(str(made.name()).lower())) is None:
+            continue
+        there, here = _shown(kept), _shown(made)
+        if kept.name() != made.name() or (here != there and here.lower() == there.lower()):
+            raise ValueError(
+                f"Spark reads JSON by names in their case: the table has {there}, and the "
+                f"DataFrame {here}; give the names as the table has them"
+            )
+
+
+def _shown(column: Any) -> str:
+    return f"{quoted(str(column.name()))} {column.dataType().catalogString()}"
 
 
 def _creation(

@@ -147,6 +147,36 @@ def test_a_table_of_csv_has_every_text_as_it_is(
     assert sorted(spark.table(name).collect()) == list(enumerate(texts))
 
 
+@pytest.mark.parametrize(
+    ("columns", "made", "said"),
+    [
+        ("ID BIGINT, PAGE STRING", ["id", "page"], "the table has `ID` bigint"),
+        ("ID STRING", ["id"], "the table has `ID` string, and the DataFrame `id` bigint"),
+        ("o STRUCT<Id: BIGINT>", ["named_struct('id', id) AS o"], "`o` struct<Id:bigint>"),
+    ],
+)
+def test_names_of_json_have_the_tables_case(
+    tmp_path: Path,
+    spark: SparkSession,
+    name: str,
+    rows: DataFrame,
+    columns: str,
+    made: list[str],
+    said: str,
+) -> None:
+    """Spark's reader of JSON would find null in each row."""
+    spark.sql(f"CREATE TABLE {name} ({columns}) USING json")
+    writer = sm.write_stream(rows.selectExpr(*made)).trigger(availableNow=True)
+    with pytest.raises(sm.ConfigurationError, match=re.escape(said)):
+        writer.option("checkpointLocation", str(tmp_path / "no")).toTable(name).awaitTermination()
+    writer = sm.write_stream(rows.selectExpr(*made).to(spark.table(name).schema))
+    writer.option("checkpointLocation", str(tmp_path / "store/q")).trigger(availableNow=True)
+    writer.toTable(name).awaitTermination()
+    spark.catalog.refreshTable(name)
+    ids = spark.table(name).selectExpr("o.id" if "STRUCT" in columns else "id").collect()
+    assert sorted(int(r.id) for r in ids) == list(range(40))
+
+
 def test_what_cannot_be_written_is_refused_and_nothing_is_made(
     tmp_path: Path,
     spark: SparkSession,

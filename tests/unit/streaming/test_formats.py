@@ -24,6 +24,7 @@ def test_kafka_takes_the_options_of_sparks_own_sink() -> None:
         "kafka",
         kafka__bootstrap__servers="one:9092,two:9092",
         topic="out",
+        includeHeaders="false",
         kafka__compression__type="zstd",
         kafka__security__protocol="SASL_SSL",
     )
