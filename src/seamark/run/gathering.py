@@ -80,7 +80,7 @@ class FewerTasks:
         try:
             if name_of(plan) == "AdaptiveSparkPlanExec":
                 plan = plan.executedPlan()  # the final one: `rdd` is planned, its stages have run
-            if name_of(plan) == "ResultQueryStageExec":  # since Spark 4.1
+            if name_of(plan) == "ResultQueryStageExec":  # around it
                 plan = plan.plan()
             if name_of(plan) != "MapInArrowExec":
                 log.debug("an epoch's tasks are not gathered: its plan ends in %s", name_of(plan))
