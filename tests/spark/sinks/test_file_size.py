@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import broadcast
 
 import seamark as sm
+from seamark.run import gathering
 
 EPOCHS = 4
 STATES = 7
@@ -63,9 +64,11 @@ def joined(rows: DataFrame) -> DataFrame:
 def test_later_epochs_have_few_files(
     spark: SparkSession,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     program: Callable[[DataFrame], DataFrame],
     size: str | None,
 ) -> None:
+    monkeypatch.setattr(gathering, "LONGEST_S", 60.0)  # short epochs, on a slow machine too
     job = new_job(tmp_path)
     rows = program(frames(job, tmp_path))
     job.sink(rows, sm.FileSink(str(tmp_path / "out"), target_file_size=size), "out")
