@@ -48,7 +48,6 @@ _FIELDS = (
 )
 _SCHEMA = f"schema STRUCT<fields: ARRAY<STRUCT<field: STRING, fields: {_FIELDS}>>>"
 _CORRUPT = "_seamark_corrupt"
-_NESTED = (ArrayType, MapType, StructType)
 _TEXTS = (StringType, CharType, VarcharType)
 _EXACT = re.compile(r"decimal\(|string|char\(")
 _DIGITS = r"-?(?=[0-9]*[.eE])[0.]*[1-9](?:\.?[0-9]){14,}\.?[1-9]"
@@ -238,7 +237,7 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
             at = F.array_position(names, name).try_cast("int") - 1
             type_ = F.get(F.col("types"), at)
             below = F.concat_ws(" ", type_["items"], type_["values"], type_["fields"])
-            is_nested = isinstance(columns[name].dataType, _NESTED)
+            is_nested = isinstance(columns[name].dataType, ArrayType | MapType | StructType)
             fields.append((below if is_nested else type_["name"]).alias(f"_type_{number}"))
     return records.select("op", unread.alias("unread"), *fields)
 
@@ -288,7 +287,7 @@ def _has_twin(kind: DataType, text: Column) -> Column:
             given = F.json_object_keys(text)
             missing = F.transform(F.array_except(F.lit(kind.names), given), F.lower)
             found = F.arrays_overlap(missing, F.transform(given, F.lower))
-            nested = [field for field in kind if any(True for _ in _names(field.dataType))]
+            nested = [field for field in kind if [*_names(field.dataType)]]
             texts = StructType([StructField(field.name, StringType()) for field in nested])
             parts = F.from_json(text, texts)
             for field in nested:

@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.sink import FileSizeSink
+from seamark.spark.java_calls import java_list
 from seamark.spark.plans import name_of, scala_class
 
 log = logging.getLogger(__name__)
@@ -86,11 +87,9 @@ class FewerTasks:
                 log.debug("an epoch's tasks are not gathered: its plan ends in %s", name_of(plan))
                 return rdd
             fewer = scala_class(plan, f"{_SQL}.CoalesceExec")(self.tasks, plan.child())
-            children = scala_class(plan, "java.util.ArrayList")()
-            children.add(fewer)
             as_seq = scala_class(plan, "org.apache.spark.api.python.PythonUtils").toSeq
             # All nodes below stay the same objects: Spark reads the epoch's figures from them.
-            return plan.withNewChildren(as_seq(children)).execute()
+            return plan.withNewChildren(as_seq(java_list(plan, [fewer]))).execute()
         except (Py4JError, TypeError) as error:  # nothing has run yet, and more files do no harm
             log.warning("this version of Spark gathers no tasks: %s", error)
             return rdd

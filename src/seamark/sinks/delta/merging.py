@@ -107,10 +107,14 @@ def _without_bounds(table: Any) -> Any:
 
 
 def bounded(schema: Any) -> dict[str, str]:
-    """Return the columns, with their types, whose bounds no reader takes for others."""
+    """Return the columns, with their types, of which a MERGE tells bounds: all but `_INEXACT` ones,
+    and those with others within."""
     types = {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
-    flat = {name: of for name, of in types.items() if isinstance(of, str)}
-    return {name: of for name, of in flat.items() if not _INEXACT.match(f'"{of}"')}
+    return {
+        name: of
+        for name, of in types.items()
+        if isinstance(of, str) and not _INEXACT.match(f'"{of}"')
+    }
 
 
 def too_long(table: Any) -> str:
