@@ -23,6 +23,7 @@ from seamark.api.declarations import JobDeclaration, check_name
 from seamark.contracts.keyed_process import KeyedProcessFunction
 from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.run.keyed_operator import KeyedOperator, Reports, ReportsParam
+from seamark.run.process import ZONED, check_zone
 from seamark.spark.connect import require_classic
 from seamark.spark.planned_query import name_part
 from seamark.spark.plans import analysed, items, nodes
@@ -96,6 +97,8 @@ def keyed_process(
     output = _output(df, output_schema, what)
     spark = df.sparkSession
     zone = str(spark.conf.get(_ZONE))
+    if ZONED in df.schema.json():
+        check_zone(zone, what)
     # In a batch Spark looks for the coordinator of state stores that only a query's manager starts.
     spark.streams.active  # noqa: B018
     report = spark.sparkContext.accumulator({}, ReportsParam())

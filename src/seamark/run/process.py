@@ -24,6 +24,9 @@ from seamark.spark.connect import require_classic
 from seamark.spark.session import spark_schema
 from seamark.spark.spark_versions import arrow_schema
 
+ZONED = 'ype":"timestamp"'
+"""In the JSON of a schema: a column, or a part of one, is a TIMESTAMP. A name has no such text, as
+JSON escapes its quotes, and TIMESTAMP_NTZ has no zone."""
 _MODES = ("batch", "row")
 _MARK = "_seamark_process"
 _NO_KEY = "CAST(NULL AS BINARY) AS key"
@@ -116,10 +119,8 @@ def process(
     one_of(mode, _MODES, f"process {uid!r}: mode")
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     made = Process(uid, function, mode, _arrow_schema(schema, uid, zone))
-    # A name has no such text: JSON escapes its quotes. TIMESTAMP_NTZ has no zone.
-    given = 'ype":"timestamp"' in dataframe.schema.json()
-    if mode == "row" and (given or ", tz=" in str(made.schema)):
-        _check_zone(zone, uid)
+    if mode == "row" and (ZONED in dataframe.schema.json() or ", tz=" in str(made.schema)):
+        check_zone(zone, f"process {uid!r}", ", or take mode='batch'")
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -173,15 +174,15 @@ def _arrow_schema(schema: str | StructType, uid: str, zone: str) -> pa.Schema:
     return arrow_schema(made, zone)
 
 
-def _check_zone(zone: str, uid: str) -> None:
+def check_zone(zone: str, what: str, other_remedy: str = "") -> None:
     """Raise ConfigurationError for a time zone whose name is Java's alone, such as GMT+8 or PST."""
     try:
         pa.scalar(0, pa.timestamp("us", zone)).as_py()
     except Exception:
         raise ConfigurationError(
-            f"process {uid!r}: spark.sql.session.timeZone is {zone!r}, a name that Python does not "
-            "know, and mode='row' gives timestamps as Python's; set a region such as "
-            "'Asia/Shanghai' or an offset such as '+08:00', or take mode='batch'"
+            f"{what}: spark.sql.session.timeZone is {zone!r}, a name that Python does not know, "
+            "and the function takes timestamps as Python's; set a region such as 'Asia/Shanghai' "
+            f"or an offset such as '+08:00'{other_remedy}"
         ) from None
 
 

@@ -450,6 +450,14 @@ def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     refused("time_mode is 'Never'", frame, "k", Numbering(0), time_mode="Never")
     refused("needs one TIMESTAMP column", frame, "k", Numbering(0), time_mode="EventTime")
     refused("output_schema is 'k STRIN'", frame, "k", Numbering(0), output_schema="k STRIN")
+    before = spark.conf.get(ZONE)
+    spark.conf.set(ZONE, "GMT+8")
+    try:
+        timed = frame.selectExpr("k", "array(current_timestamp()) AS v")
+        refused(r"keyed_process 'x'.*timeZone is 'GMT\+8'.*'\+08:00'$", timed, "k", Numbering(0))
+        sm.keyed_process(frame, "k", Numbering(0), **good)
+    finally:
+        spark.conf.set(ZONE, before)
     locked = Numbering(0)
     locked.socket = (line for line in ())  # type: ignore[attr-defined]
     refused("cannot be pickled", frame, "k", locked)
@@ -461,7 +469,6 @@ def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:
         job.run()
     job = numbering_job(tmp_path, 0)
     conf = job.declaration.sinks["out"].dataframe.sparkSession.conf
-    before = conf.get(ZONE)
     conf.set(ZONE, "Asia/Tokyo")
     try:
         with pytest.raises(ConfigurationError, match=r"it is 'Asia/Tokyo' now.*before keyed_proc"):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.model.errors import ConfigurationError
-from seamark.run.process import Process, _check_zone, _direct
+from seamark.run.process import Process, _direct, check_zone
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 COLUMNS = (("name", "key", True), ("id", "id", False), ("", "none", True))
@@ -132,7 +132,7 @@ def test_it_is_sent_to_workers() -> None:
 def test_a_time_zone_that_only_java_knows(zone: str, known: bool) -> None:
     """The rows of mode "row" have Python's timestamps."""
     if known:
-        _check_zone(zone, "p")
+        check_zone(zone, "process 'p'")
         return
     with pytest.raises(ConfigurationError, match=rf"'p'.*timeZone is '{zone[:3]}.*'\+08:00'"):
-        _check_zone(zone, "p")
+        check_zone(zone, "process 'p'")
