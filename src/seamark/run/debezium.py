@@ -54,6 +54,10 @@ _DIGITS = r"-?(?=[0-9]*[.eE])[0.]*[1-9](?:\.?[0-9]){14,}\.?[1-9]"
 _ROUNDED = r'"(?:%s)"\s*:\s*(?:[\[{](?:[^\]}]*?[\[:,])?\s*)?' + _DIGITS
 """JSON in which a field, or a list or object in it, has a number of more than 15 digits that Spark
 would read as a double, for a text too. Few records have any such number: `_DIGITS` is quicker."""
+_DATE = r"^\s*([-+]?\d+-\d+-\d+)"
+"""What a time's text begins with. Spark takes today for one that has no date."""
+_DAY = _DATE + r"(?:[T ]00:00(?::00(?:\.0+)?)?)?Z?\s*$"
+"""A date's text. Spark drops whatever follows the date."""
 _OFFSET = r"\d:\d.*[-+A-Ya-y]"
 """A time's text with an offset other than Z."""
 _PLACEHOLDER = "__debezium_unavailable_value"
@@ -371,13 +375,15 @@ def _decimal(kind: DecimalType, raw: Column, type_: Column) -> Column:
 def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_column: bool) -> Column:
     """Return a date or time from its raw text or number; null for one that it cannot hold. `type_`
     as for `_value`."""
-    text, number, is_number = raw.try_cast(kind), raw.try_cast("bigint"), raw.rlike(r"^-?\d+$")
+    number, is_number = raw.try_cast("bigint"), raw.rlike(r"^-?\d+$")
+    text = F.when(raw.rlike(_DATE), raw.try_cast(kind))
     is_time = F.coalesce(type_.startswith(_TIME) | type_.startswith(_KAFKA), F.lit(False))
     if isinstance(kind, DateType):
         days = F.when(~is_time | type_.endswith(".Date"), number.try_cast("int"))
         # The years 1 to 9999, or what the record calls a date: all but PostgreSQL's infinities.
         plausible = days.between(-719_162, 2_932_896)
         plausible |= is_time & days.between(-(2**31) + 1, 2**31 - 2)
+        text = F.regexp_extract(raw, _DAY, 1).try_cast(kind)
         return F.when(is_number, F.date_from_unix_date(F.when(plausible, days))).otherwise(text)
     per = F.create_map(*(F.lit(value) for pair in _TYPES.items() for value in pair))[type_]
     per = F.when(is_time, per).otherwise(F.lit(unit and _UNITS[unit]))

@@ -169,6 +169,36 @@ def test_a_text_with_an_offset_is_no_time_without_one(spark: SparkSession, zone:
     assert found[0].at == datetime(2022, 1, 8, 1, 2, 3) == found[0].l[0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("DATE", "2022-01-08", "2022-01-08"),
+        ("DATE", "-0043-03-15", "-0043-03-15"),
+        ("DATE", "+12022-01-08", "+12022-01-08"),
+        ("DATE", "2022-01-08Z", "2022-01-08"),  # Debezium's IsoDate
+        ("DATE", "2022-01-08T00:00:00.000Z", "2022-01-08"),
+        ("DATE", "2022-01-08T01:02:03Z", None),
+        ("DATE", "2022-01-08 00:00:00+02:00", None),
+        ("DATE", "2022-01-08 BC", None),
+        ("DATE", "2022-01", None),
+        ("DATE", "12:30:00Z", None),
+        ("TIMESTAMP", "2022-01-08T01:02:03Z", "2022-01-08 01:02:03"),
+        ("TIMESTAMP", "2022-01-08", "2022-01-08 00:00:00"),
+        ("TIMESTAMP", "12:30:00Z", None),  # Spark would take today's
+        ("TIMESTAMP", "T12:30", None),
+        ("TIMESTAMP_NTZ", "12:30:00", None),
+    ],
+)
+def test_no_part_of_a_text_is_dropped_or_made_up(
+    spark: SparkSession, kind: str, text: str, value: str | None
+) -> None:
+    change = json.dumps(envelope("u", None, {"id": 1, "at": text, "l": [text]})).encode()
+    df = spark.createDataFrame([(change,)], "value BINARY")
+    read = sm.debezium(df, f"id INT, at {kind}, l ARRAY<{kind}>", "id")
+    at = read.selectExpr("string(at)", "string(l[0])", "op").first()
+    assert tuple(at) == (value, value, "update" if value else "unreadable")
+
+
 def test_other_ops_are_passed_on(spark: SparkSession) -> None:
     assert [row.op for row in rows(spark, envelope("t"), envelope("m"))] == ["t", "m"]
 
