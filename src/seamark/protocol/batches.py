@@ -155,8 +155,9 @@ class Try:
             raise CheckpointError(
                 f"Spark runs batch {batch}, and the newest batch decided here is {newest.batch}: "
                 "checkpoint and location are of different moments, as after one of them was "
-                "restored alone. Take both from one moment. If another run of the query has gone "
-                "on while this one slept, end one of the two"
+                "restored alone. Take both from one moment. If another sink has written the "
+                "batches between, give a new location and the option adopt. If another run of the "
+                "query has gone on while this one slept, end one of the two"
             )
         return batch > newest.batch
 
