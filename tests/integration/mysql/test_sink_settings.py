@@ -123,6 +123,16 @@ def test_a_row_at_which_a_generated_column_fails_stops_the_job_at_once(
     assert target.visible() == [0]
 
 
+@pytest.mark.parametrize("mode", ["staged", "upsert"])
+def test_a_default_by_a_column_that_the_stage_lacks_is_said_at_the_start(
+    server: MariaDBServer, database: str, mode: str
+) -> None:
+    target = target_on(server, database, mode)
+    target.execute("ALTER TABLE orders ADD a INT, MODIFY text VARCHAR(99) DEFAULT (CONCAT(a, 'x'))")
+    with pytest.raises(PreflightError, match=r"(?i)unknown column 'a' in .*default"):
+        target.committer()
+
+
 def test_only_rows_that_cannot_meet_have_a_second_unique_index(
     server: MariaDBServer, database: str
 ) -> None:
