@@ -29,8 +29,9 @@ KINDS: dict[str, tuple[str, Any, str]] = {
     "not null": ("VARCHAR(9) NOT NULL", None, "null"),
     "check": ("VARCHAR(9) CHECK (value <> 'it''s bad')", "it's bad", "value` failed|is violated"),
     "json": ("JSON", "{", "CONSTRAINT|Invalid JSON"),
+    "depth": ("JSON", "[" * 200 + "]" * 200, "CONSTRAINT|maximum depth"),
 }
-GOOD = {"range": 1, "digits": Decimal("1.250"), "date": 1, "json": "{}"}
+GOOD = {"range": 1, "digits": Decimal("1.250"), "date": 1, "json": "{}", "depth": "{}"}
 ARROW = {"range": pa.int64(), "digits": pa.decimal128(9, 3), "date": pa.date32()}
 
 

@@ -81,6 +81,17 @@ def test_a_writer_may_wait_for_its_rows(server: MariaDBServer, database: str, mo
     [
         ("CREATE DEFINER=gone@'%' TRIGGER t BEFORE INSERT ON orders FOR EACH ROW DO 1", r"1449"),
         ("CREATE TRIGGER t BEFORE INSERT ON orders FOR EACH ROW DELETE FROM orders", r"1442"),
+        ("CREATE TRIGGER t BEFORE INSERT ON orders FOR EACH ROW SIGNAL SQLSTATE '02000'", r"1643"),
+        (
+            "CREATE TRIGGER t BEFORE INSERT ON orders FOR EACH ROW "
+            "SET NEW.text = (SELECT 1 UNION SELECT 2)",
+            r"1242",
+        ),
+        (
+            "CREATE TRIGGER t BEFORE INSERT ON orders FOR EACH ROW "
+            "CASE NEW.id WHEN 2 THEN DO 1; END CASE",
+            r"1339",
+        ),
     ],
 )
 def test_a_trigger_that_cannot_run_stops_the_job_at_once(
@@ -97,6 +108,29 @@ def test_a_trigger_that_cannot_run_stops_the_job_at_once(
     target.execute("DROP TRIGGER t")
     assert list(committer.commit(staged)) == DONE
     assert target.visible() == [1]
+
+
+def test_a_row_at_which_a_generated_column_fails_stops_the_job_at_once(
+    server: MariaDBServer, database: str
+) -> None:
+    target = target_on(server, database, "staged")
+    target.execute("ALTER TABLE orders ADD inverse DOUBLE AS (1 / id) STORED")
+    committer, staged = target.committer(), target.write([0])
+    with pytest.raises(CommitFailedError, match=r"cannot be made visible: \(1365"):
+        committer.commit(staged)
+    target.execute("ALTER TABLE orders DROP inverse")
+    assert list(committer.commit(staged)) == DONE
+    assert target.visible() == [0]
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert"])
+def test_a_default_by_a_column_that_the_stage_lacks_is_said_at_the_start(
+    server: MariaDBServer, database: str, mode: str
+) -> None:
+    target = target_on(server, database, mode)
+    target.execute("ALTER TABLE orders ADD a INT, MODIFY text VARCHAR(99) DEFAULT (CONCAT(a, 'x'))")
+    with pytest.raises(PreflightError, match=r"(?i)unknown column 'a' in .*default"):
+        target.committer()
 
 
 def test_only_rows_that_cannot_meet_have_a_second_unique_index(

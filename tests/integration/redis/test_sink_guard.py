@@ -11,16 +11,19 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from seamark.model.errors import PreCommitError
 from seamark.sinks.redis import RedisSink, scripts
 from seamark.sinks.redis.committable import Keys
+from seamark.sinks.redis.server import Link
 from seamark.sinks.redis.writer import UpsertWriter
 from seamark.verify.conformance import CuttingProxy
 from seamark.verify.conformance.steps import JOB, UID, attempt, driver
+from tests.chaos.driver import wait_until
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
 
@@ -105,6 +108,38 @@ def test_a_guard_that_changes_between_the_look_and_the_write(
     with pytest.raises(PreCommitError, match="superseded by generation 2"):
         writer.prepare_commit()
     assert len(asked) == 2
+    assert kit.shown(redis) == {}
+
+
+def test_a_write_that_exec_refuses_is_no_write(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right to MSET goes between its queueing and EXEC: an error within EXEC's answer."""
+    client = redis.client()
+    client.execute_command("ACL", "SETUSER", "default", "+mset")
+    sink = kit.sink_on(redis)
+    start(sink, 1)
+    send = Link.send
+
+    def send_and_lose_the_right(self: Link, packed: Sequence[Any]) -> None:
+        if b"EXEC" not in packed[-1]:
+            send(self, packed)
+            return
+        send(self, packed[:-1])
+        wait_until(
+            "MSET to be queued", lambda: any(c["multi"] == "1" for c in client.client_list()), 30
+        )
+        client.execute_command("ACL", "SETUSER", "default", "-mset")
+        send(self, packed[-1:])
+
+    monkeypatch.setattr(Link, "send", send_and_lose_the_right)
+    writer = sink.create_writer(attempt(1))
+    writer.write(kit.batch([1]))
+    try:
+        with pytest.raises(PreCommitError, match="ACLs rules changed"):
+            writer.prepare_commit()
+    finally:
+        client.execute_command("ACL", "SETUSER", "default", "+mset")
     assert kit.shown(redis) == {}
 
 

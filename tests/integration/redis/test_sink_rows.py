@@ -6,6 +6,7 @@ How: batches as Spark hands them to a writer, on a real server, read by a client
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -180,6 +181,39 @@ def test_refused_rows_of_an_upsert_are_named_and_the_others_written(
     assert client.get("row:taken") == ("a string" if kind == "hashes" else "7")
     client.delete("row:taken")
     assert sorted(kit.visible(redis)) == list(range(20))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("op", [None, "op"])
+@pytest.mark.parametrize("prefix", ["", "sea"])
+def test_a_row_does_not_reach_the_sinks_own_keys(
+    redis: RedisServer, mode: str, op: str | None, prefix: str
+) -> None:
+    """A guard or a stage that a row overwrote or deleted would stop its job, or lose an epoch."""
+    staged = kit.sink_on(redis, mode="staged")
+    writer = staged.create_writer(attempt(epoch=1))
+    writer.write(kit.batch([7]))
+    made = list(writer.prepare_commit())
+    client = redis.client()
+    own = [key.removeprefix(prefix) for key in client.scan_iter("seamark:*")]
+    assert len(own) == 2
+    settings = {"mode": mode, "op": op, "key_prefix": prefix}
+    sink = RedisSink(redis.url(), "k", "v", **settings)  # type: ignore[arg-type]
+    values = pa.array([*[None] * len(own), "1"], pa.string())
+    rows = pa.record_batch({"k": [*own, "seamark"], "v": values})
+    if op:
+        rows = rows.append_column("op", pa.array(["delete"] * len(own) + ["insert"]))
+    other = sink.create_selective_writer(replace(attempt(), sink_uid="other"))
+    refused = other.write_accepted(rows)
+    assert [row.index for row in refused] == [0, 1]
+    assert "'seamark:', Seamark's own" in refused[0].reason
+    for committable in other.prepare_commit():
+        committer = sink.create_committer(driver())
+        assert committer.commit([committable]) == [CommitOutcome.COMMITTED]
+        committer.close()
+    assert client.get(f"{prefix}seamark") == "1"
+    assert staged.create_committer(driver()).commit(made) == [CommitOutcome.COMMITTED]
+    assert kit.visible(redis) == [7]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -10,6 +10,7 @@ import pytest
 from tests.integration.mysql.conftest import (  # noqa: F401 - fixtures
     database,
     mariadb,
+    mysql8,
     no_authorities,
 )
 from tests.integration.sql.sink_kit import DIALECTS, Place

@@ -130,8 +130,10 @@ def postgres_place(server: PostgresServer) -> Iterator[Place]:
 
 @contextlib.contextmanager
 def mariadb_place(server: MariaDBServer) -> Iterator[Place]:
+    dialect = "mariadb" if type(server) is MariaDBServer else "mysql"
+
     def url(port: int = 0) -> str:
-        return server.url(database=name, port=port).replace("mysql:", "mariadb+pymysql:")
+        return server.url(database=name, port=port).replace("mysql:", f"{dialect}+pymysql:")
 
     with fresh_database(server) as name:
         yield Place(url(), "", server, url)

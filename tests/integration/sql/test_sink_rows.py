@@ -217,6 +217,45 @@ def test_rows_that_a_constraint_refuses_stop_the_job_and_are_committed_when_it_i
     assert place.staged() == 0
 
 
+@pytest.mark.parametrize(
+    ("declared", "more"),
+    [
+        ("id BIGINT, text TEXT, g DOUBLE AS (1 / (id - 1)) STORED", ""),
+        ("id BIGINT, text TEXT) PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (1)", ""),
+        ("id BIGINT, text TEXT", "SIGNAL SQLSTATE '45000'"),
+        ("id BIGINT, text TEXT", "SIGNAL SQLSTATE '02000'"),
+        ("id BIGINT, text TEXT", "DELETE FROM orders"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["mariadb", "mysql8"])
+def test_rows_that_a_server_of_mysqls_kind_refuses_stop_the_job_at_once(
+    request: pytest.FixtureRequest, kind: str, declared: str, more: str
+) -> None:
+    """Some of their SQLSTATEs tell nothing."""
+    with mariadb_place(request.getfixturevalue(kind)) as place:
+        place.execute(f"CREATE TABLE orders ({declared})")
+        if more:
+            place.execute(f"CREATE TRIGGER refuses BEFORE INSERT ON orders FOR EACH ROW {more}")
+        side = committer(place.sink())
+        committables = write(place.sink(), batch([1]))
+        with pytest.raises(CommitFailedError, match="cannot be made visible"):
+            side.commit(committables)
+        place.execute("DROP TABLE orders")
+        place.execute("CREATE TABLE orders (id BIGINT, text TEXT)")
+        assert side.commit(committables) == [CommitOutcome.COMMITTED]
+        side.close()
+
+
+def test_letters_that_mysql_has_not_in_a_column_are_set_aside(mysql8: MariaDBServer) -> None:
+    with mariadb_place(mysql8) as place:
+        place.execute("CREATE TABLE orders (id BIGINT, text TEXT CHARACTER SET latin1)")
+        committer(place.sink()).close()
+        writer = place.sink().create_selective_writer(attempt())
+        rows = pa.record_batch({"id": [1, 2], "text": ["\N{GRINNING FACE}", "é"]})
+        assert [row.index for row in writer.write_accepted(rows)] == [0]
+        writer.abort()
+
+
 def test_a_table_that_was_altered_gets_another_stage_and_old_rows_still_move(
     staging: Place,
 ) -> None:

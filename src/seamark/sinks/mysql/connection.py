@@ -16,6 +16,7 @@ from seamark.model.packages import load_driver
 from seamark.model.schema import quoted as quoted
 from seamark.sinks.internal import servers
 from seamark.sinks.internal.servers import split_url, url_options
+from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW
 
 CONNECT_TIMEOUT_S = 5
 _SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
@@ -47,11 +48,15 @@ _LOCKED = frozenset({1205, 1213, 3572})
 # The line is cut, or the server goes down, comes up, or is read-only for a moment (a failover).
 _AWAY = frozenset({0, *range(2000, 2100), *range(1156, 1162), 1040, 1053, 1152, 1290, 1317, 1836,
                    1927, 3032, 3168})  # fmt: skip
-_REFUSED_ROW = frozenset({1048, 1062, 1153, 1263, 1264, 1265, 1292, 1364, 1366, 1406, 1452, 1526,
-                          1586, 1644, 1690, 3140, 3819, 3988, 4025, 4038})  # fmt: skip
+# Beside the SQLSTATE, which is often a mere HY000, and which not all drivers tell.
+_REFUSED_ROW = frozenset({1048, 1062, 1118, 1153, 1263, 1264, 1265, 1292, 1364, 1365, 1366, 1406,
+                          1411, 1452, 1526, 1586, 1644, 1690, 3140, 3141, 3751, 3752, 3819, 3988,
+                          4025, 4038})  # fmt: skip
 # An unknown column, wrong number of them, no right, no such trigger or function; a trigger's view
 # is broken, it changes its own table, or its definer is gone.
 _LASTING = frozenset({1054, 1136, 1142, 1143, 1305, 1356, 1360, 1370, 1442, 1449})
+# Too many connections or statements of this user: 42000, as a wrong statement has.
+_FULL = frozenset({1203, 1226})
 
 
 @dataclass(frozen=True)
@@ -198,9 +203,9 @@ def is_locked(error: BaseException) -> bool:
 def is_lasting(error: BaseException) -> bool:
     """Whether the statement will be refused again: for its rows, its table or the user's rights.
     Anything else may pass: no memory, a full disk, too many users, a failover."""
-    module = driver()
-    kinds = (module.ProgrammingError, module.DataError, module.IntegrityError)
-    return isinstance(error, kinds) or number(error) in _LASTING or is_refused_row(error)
+    if number(error) in _FULL:
+        return False
+    return _class(error) in LASTING or number(error) in _LASTING or is_refused_row(error)
 
 
 def is_duplicate(error: BaseException) -> bool:
@@ -210,4 +215,8 @@ def is_duplicate(error: BaseException) -> bool:
 
 def is_refused_row(error: BaseException) -> bool:
     """Whether the table refuses a row because of its values."""
-    return number(error) in _REFUSED_ROW
+    return _class(error) in OF_A_ROW or number(error) in _REFUSED_ROW
+
+
+def _class(error: BaseException) -> str:
+    return str(getattr(error, "sqlstate", None))[:2]

@@ -81,8 +81,8 @@ def look(sink: "MySQLSink", context: SinkContext, name: str, *, start: bool) -> 
         yield from of_table
         if not errors(of_table):
             _try_insert(connection, sink, schema)
-        if start and sink.mode != "xa":
-            _try_stage(connection, sink, context)
+            if start and sink.mode != "xa":
+                _try_stage(connection, sink, context, schema)
 
 
 @contextlib.contextmanager
@@ -152,16 +152,16 @@ def _try_insert(connection: Any, sink: "MySQLSink", schema: Schema) -> None:
     server.execute(connection, f"INSERT INTO {into} ({names}) SELECT {nulls} FROM DUAL WHERE FALSE")
 
 
-def _try_stage(connection: Any, sink: "MySQLSink", context: SinkContext) -> None:
-    """Create and drop a stage. Without a comment it belongs to no transaction."""
+def _try_stage(connection: Any, sink: "MySQLSink", context: SinkContext, schema: Schema) -> None:
+    """Create and drop a stage. Without a comment it belongs to no transaction. The server refuses
+    one whose DEFAULT uses a column that it lacks."""
     database = sink.address.database
     owner = owner_of(context.job_id, context.sink_uid)
     stage = server.quoted(database, f"{stage_prefix(owner)}preflight")
-    target = server.quoted(database, sink.table)
+    columns = ", ".join(server.quoted(column.name) for column in schema) or "*"
+    origin = f"SELECT {columns} FROM {server.quoted(database, sink.table)} WHERE FALSE"
     server.execute(connection, f"DROP TABLE IF EXISTS {stage}")
-    server.execute(
-        connection, f"CREATE TABLE {stage} ENGINE=InnoDB AS SELECT * FROM {target} WHERE FALSE"
-    )
+    server.execute(connection, f"CREATE TABLE {stage} ENGINE=InnoDB AS {origin}")
     server.execute(connection, f"DROP TABLE {stage}")
 
 

@@ -28,6 +28,7 @@ from seamark.contracts.read_back import DELETE
 from seamark.contracts.record_batches import constants, integers, nulls, numbers, text_scalar
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text, pieces
+from seamark.sinks.redis.committable import PREFIX
 from seamark.sinks.redis.scripts import BLOCK_ARGUMENTS
 
 BLOCK_ROWS = BLOCK_ARGUMENTS // 2
@@ -86,7 +87,13 @@ def unfit(batch: pa.RecordBatch, layout: Layout) -> list[RefusedRow]:
         packed += len(name.encode()) + _ENVELOPE_BYTES
         if pa.types.is_temporal(column.type):  # its text is short
             continue
-        lengths = _lengths(column.cast(_BINARY))
+        column = column.cast(_BINARY)
+        if name == layout.key and PREFIX.startswith(layout.prefix):
+            own = pc.starts_with(column, PREFIX.removeprefix(layout.prefix))
+            refused.add(
+                numbers(pc.fill_null(own, False)), f"its key begins with {PREFIX!r}, Seamark's own"
+            )
+        lengths = _lengths(column)
         refused.add(lengths > LARGEST_BYTES, partial(_too_long, f"column {name!r}", lengths))
         packed += lengths
     refused.add(packed > LARGEST_BYTES, partial(_too_long, "the packed row", packed))

@@ -111,9 +111,13 @@ class Link:
             self._connection.send_packed_command(packed, check_health=False)
 
     def answer(self) -> Any:
-        """Return the answer to the next unanswered command."""
+        """Return the answer to the next unanswered command. Raises an error within EXEC's too."""
         with closed_by_errors(self):
-            return self._connection.read_response()
+            answer = self._connection.read_response()
+            for part in answer if isinstance(answer, list) else ():
+                if isinstance(part, Exception):
+                    raise part
+            return answer
 
     def close(self) -> None:
         """Close the connection in any state."""

@@ -23,8 +23,7 @@ from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.model.ignored import ignored
 from seamark.model.redaction import redact, secrets_in
 from seamark.sinks.internal.servers import one_line
-from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW
-from seamark.sinks.mysql.connection import SETTINGS, is_refused_row, see_others
+from seamark.sinks.mysql import connection as mysql
 
 T = TypeVar("T")
 IN_A_FILE = ("sqlite", "duckdb")
@@ -40,7 +39,7 @@ _EACH_CONNECTION = {
         "WHERE current_setting('synchronous_commit') = 'off'",
     ),
     "mysql": (
-        f"SET SESSION {SETTINGS}, innodb_lock_wait_timeout={LOCK_TIMEOUT_S}, "
+        f"SET SESSION {mysql.SETTINGS}, innodb_lock_wait_timeout={LOCK_TIMEOUT_S}, "
         f"lock_wait_timeout={LOCK_TIMEOUT_S}",
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     ),
@@ -163,7 +162,7 @@ class Database:
             for statement in _EACH_CONNECTION.get(self.dialect, ()):
                 cursor.execute(statement)
         if self.dialect == "mysql":
-            see_others(connection)  # else the stage of a task at another node would be lost
+            mysql.see_others(connection)  # else the stage of a task at another node would be lost
         if self.dialect == "postgresql":
             connection.commit()
 
@@ -257,12 +256,12 @@ def _sqlstate(error: BaseException) -> str:
 
 def refuses_row(error: BaseException) -> bool:
     """Whether an error refuses a row for its values: by the driver, or before it was asked."""
-    if state := _sqlstate(error):
-        return state[:2] in OF_A_ROW
+    if (orig := getattr(error, "orig", None)) and mysql.is_refused_row(orig):
+        return True
+    if _sqlstate(error):
+        return False
     if isinstance(error, (ValueError, ArithmeticError)):
         return True  # the driver cannot send the value
-    if (orig := getattr(error, "orig", None)) and is_refused_row(orig):
-        return True  # MySQL's drivers have numbers instead, and few kinds of errors
     if isinstance(error, sa.exc.StatementError) and not isinstance(error, sa.exc.DBAPIError):
         return True  # nor can SQLAlchemy
     return isinstance(error, (sa.exc.IntegrityError, sa.exc.DataError))
@@ -271,8 +270,10 @@ def refuses_row(error: BaseException) -> bool:
 def is_lasting(error: BaseException) -> bool:
     """Whether a statement will be refused again: for its rows, its table or the user's rights.
     Anything else may pass."""
-    if state := _sqlstate(error):
-        return state[:2] in LASTING
+    if (orig := getattr(error, "orig", None)) and mysql.is_lasting(orig):
+        return True
+    if _sqlstate(error):
+        return False
     return refuses_row(error) or isinstance(error, (sa.exc.ProgrammingError, sa.exc.CompileError))
 
 
