@@ -27,7 +27,7 @@ from tests.integration.iceberg import sink_kit as iceberg
 
 MB = 2**20
 TARGET = 2 * MB
-CATALOG = {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "file:///w"}
+CATALOG = {"type": "sql", "uri": "sqlite:////c.db", "warehouse": "file:///w"}
 
 
 def batches(megabytes: int, parts: Sequence[str] = ("a",)) -> list[pa.RecordBatch]:

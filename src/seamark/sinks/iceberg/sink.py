@@ -19,6 +19,7 @@ from seamark.sinks.internal import changes, table_merge
 from seamark.sinks.internal.columns import check_columns, column_names, require_column
 from seamark.sinks.internal.file_size import checked_size
 
+_RELATIVE = re.compile(r"(?:sqlite(?:\+\w+)?:///|file:)?(?![a-z0-9+.-]+:)[^/:?].*")
 _TABLE = re.compile(r"[^\s./`]+(?:\.[^\s./`]+)+")
 
 
@@ -79,6 +80,13 @@ class IcebergSink(changes.ByKey[IcebergCommittable]):
         for name in ("catalog", "storage_options"):
             given = HadoopSettings.given(getattr(self, name), f"{sink}: {name}")
             object.__setattr__(self, name, given)
+        for name in ("uri", "warehouse") if self._has_sql_catalog else ():
+            value = self.catalog.get(name, "")
+            if _RELATIVE.fullmatch(value):
+                raise ConfigurationError(
+                    f"{sink}: catalog's {name} is {redact(value)!r}, a relative path; give an "
+                    "absolute one, which driver and executors share"
+                )
         if not isinstance(self.catalog_name, str) or not self.catalog_name:
             raise ConfigurationError(
                 f"{sink}: catalog_name is {self.catalog_name!r}; give the catalog's name"
@@ -95,6 +103,12 @@ class IcebergSink(changes.ByKey[IcebergCommittable]):
             raise ConfigurationError(
                 f"{sink}: op is {self.op!r}, which is a partition column; give another"
             )
+
+    @property
+    def _has_sql_catalog(self) -> bool:
+        """Whether the warehouse is a place: a REST catalog's is a name."""
+        uri = self.catalog.get("uri", "")
+        return self.catalog.get("type") == "sql" or uri.startswith(("sqlite", "postgresql"))
 
     @property
     def fields(self) -> list[tuple[str, str]]:

@@ -47,6 +47,12 @@ def test_a_table_has_a_namespace_and_a_name(table: Any) -> None:
         ({"partition_by": ["bucket(0, id)"]}, "give a column, or one of bucket"),
         ({"partition_by": ["day(3, ts)"]}, "give a column, or one of bucket"),
         ({"catalog": {"uri": 5}}, "give a dict of texts"),
+        ({"catalog": {"uri": "sqlite:///c.db"}}, "uri is 'sqlite:///c.db', a relative path; give"),
+        ({"catalog": {"type": "sql", "warehouse": "w"}}, "warehouse is 'w', a relative path"),
+        (
+            {"catalog": {"uri": "postgresql://h/d", "warehouse": "file:w"}},
+            "warehouse is 'file:w', a relative path",
+        ),
         ({"catalog_name": ""}, "give the catalog's name"),
         ({"create_table": "yes"}, "create_table"),
     ],
@@ -54,6 +60,20 @@ def test_a_table_has_a_namespace_and_a_name(table: Any) -> None:
 def test_wrong_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         IcebergSink("shop.orders", **settings)
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        {"type": "rest", "uri": "http://catalog:8181", "warehouse": "shop"},
+        {"type": "sql", "uri": "sqlite:////data/c.db", "warehouse": "s3://bucket/w"},
+        {"uri": "sqlite:///:memory:", "warehouse": "file:///w"},
+        {"uri": "postgresql+psycopg2://h/d", "warehouse": "/data/w"},
+        {},
+    ],
+)
+def test_a_catalog_by_its_own_names(catalog: dict[str, str]) -> None:
+    assert IcebergSink("shop.orders", catalog).catalog == catalog
 
 
 def test_no_secret_of_the_catalog_is_shown() -> None:
