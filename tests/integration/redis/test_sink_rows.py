@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.model.errors import CommitFailedError, WriteRefusedError
+from seamark.model.errors import CommitFailedError, ConfigurationError, WriteRefusedError
 from seamark.sinks.redis import RedisSink, rows
 from seamark.verify.conformance.steps import attempt, driver, until_proved
 from tests.integration.redis import sink_kit as kit
@@ -52,6 +52,15 @@ def test_strings(redis: RedisServer, mode: str) -> None:
     assert {k: client.get(k) for k in client.scan_iter() if not k.startswith("seamark:")} == {
         AWKWARD: AWKWARD, "": "", "b": "2",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_longest_ttl(redis: RedisServer, mode: str) -> None:
+    sink = RedisSink(redis.url(), "k", "v", mode=mode, ttl=9e15)  # type: ignore[arg-type]
+    put(sink, pa.record_batch({"k": ["far"], "v": ["x"]}))
+    assert redis.client().get("far") == "x"
+    with pytest.raises(ConfigurationError, match=r"ttl is 9100000000000000\.0; give at most 9e15"):
+        replace(sink, ttl=9.1e15)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -16,6 +16,8 @@ from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import PreflightError
 from seamark.model.schema import Column
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
+from seamark.sinks.mysql import MySQLSink
+from seamark.sinks.postgres import PostgresSink
 from seamark.sinks.sql import SqlSink
 from seamark.sinks.sql.database import Session
 from seamark.verify.conformance.steps import attempt, until_proved
@@ -224,3 +226,20 @@ def test_settings_of_mysqls_new_sessions(mariadb: MariaDBServer, mode: str, whic
             end.close()
         assert place.visible() == ([2] if op else [1, 2, 4, 5])
         assert place.staged() == 0
+
+
+def test_stages_of_another_kind_of_sink_in_the_same_schema(served: Place) -> None:
+    url = sa.make_url(served.url)
+    name = "postgresql" if url.get_dialect().name == "postgresql" else "mysql"
+    kind = PostgresSink if name == "postgresql" else MySQLSink
+    plain = url.set(drivername=name).render_as_string(hide_password=False)
+    other = kind(plain, f"{served.prefix}others")
+    others = other.create_committer(context())
+    others.preflight()
+    writer = other.create_writer(attempt())
+    writer.write(batch([1]))
+    staged = list(writer.prepare_commit())
+    own = committer(served.sink())
+    made = write(served.sink(), batch([2]))
+    assert [one.committable.handle for one in own.list_lingering()] == [made[0].handle]
+    assert own.commit(made) == others.commit(staged) == [CommitOutcome.COMMITTED]

@@ -20,6 +20,8 @@ from seamark.sinks.postgres.stage import STAGE_PREFIX, StageWriter
 from seamark.sinks.postgres.writer import CopyWriter
 
 MODES = ("prepared", "staged", "upsert")
+_LONGEST_NAME = 63
+"""Bytes."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,6 +69,12 @@ class PostgresSink(TableSink[PostgresCommittable]):
             raise ConfigurationError(f"PostgresSink: url is a {type(self.url).__name__}, not text")
         _ = self.server
         self._check_table(LEDGER, STAGE_PREFIX)
+        if long := [p for p in name_parts(self.table) if len(p.encode()) > _LONGEST_NAME]:
+            raise ConfigurationError(
+                f"PostgresSink: table is {self.table!r}, and PostgreSQL cuts {long[0]!r} off after "
+                f"{_LONGEST_NAME} bytes, where another table's name may end; give the name that it "
+                "has then"
+            )
         self._check_settings(MODES)
 
     def __repr__(self) -> str:
@@ -90,7 +98,7 @@ class PostgresSink(TableSink[PostgresCommittable]):
     def _cannot_name(name: str) -> bool:
         """Whether PostgreSQL cuts off the name of a column, or has such a column in every table."""
         system = ("ctid", "xmin", "cmin", "xmax", "cmax", "tableoid")
-        return name in system or not 1 <= len(name.encode()) <= 63
+        return name in system or not 1 <= len(name.encode()) <= _LONGEST_NAME
 
     def _expression(self, column: Column) -> str:
         """See `ByKey`: arrays of scalars unchanged too."""

@@ -96,8 +96,11 @@ class RedisSink(StagingSink[RedisCommittable]):
                 f"{name}: key_prefix is {self.key_prefix!r}; give text that does not begin with "
                 f"{PREFIX!r}, which is Seamark's own"
             )
-        if self.ttl is not None:
-            seconds(self.ttl, f"{name}: ttl", least_s=0.001)
+        if self.ttl is not None and seconds(self.ttl, f"{name}: ttl", least_s=0.001) > 9e15:
+            raise ConfigurationError(
+                f"{name}: ttl is {self.ttl!r}; give at most 9e15 s, the most that Redis counts, or "
+                "None for keys that live for ever"
+            )
         if type(self.replicas) is not int or self.replicas < 0:
             raise ConfigurationError(
                 f"{name}: replicas is {self.replicas!r}; give the number of replicas to wait for"

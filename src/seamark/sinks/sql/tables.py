@@ -11,6 +11,7 @@ the shape. So no attempt needs DDL, and a target that was altered gets another s
 """
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,8 @@ _TRANSACTIONAL: dict[str, Any] = {"mysql_engine": "InnoDB", "mariadb_engine": "I
 """A server's default may be an engine without transactions."""
 LEDGER = "_seamark_sql_ledger"
 STAGE_PREFIX = "_seamark_stage_"
+_STAGE_NAME = re.compile(rf"{STAGE_PREFIX}[0-9a-f]{{12}}", re.IGNORECASE)
+"""`PostgresSink` and `MySQLSink` have stages of longer names in the same schema."""
 _BY_ROW_VALUES = ("postgresql", "mysql", "sqlite", "oracle", "duckdb")
 """Dialects that know ``(a, b) IN (SELECT …)``; they find it quicker than EXISTS."""
 _LOOSE_KEYS = {
@@ -343,7 +346,7 @@ def discard_files(committables: Iterable[SqlCommittable]) -> None:
 def staged_handles(connection: Any, place: str, owner: str) -> Iterator[tuple[str, str]]:
     """Yield the stage and the handle of all rows of one job's sink, in every stage of a schema."""
     names = sa.inspect(connection).get_table_names(place or None)
-    for name in sorted(name for name in names if name.lower().startswith(STAGE_PREFIX)):
+    for name in sorted(filter(_STAGE_NAME.fullmatch, names)):
         handle = sa.table(name, sa.column(HANDLE), schema=place or None).c[HANDLE]
         query = sa.select(handle).distinct().where(handle.startswith(f"{owner}/", autoescape=True))
         for (staged,) in connection.execute(query).fetchall():

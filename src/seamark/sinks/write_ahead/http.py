@@ -28,6 +28,8 @@ from seamark.sinks.write_ahead.sink import WriteAheadSink, WriteAheadWriter
 CONTENT_TYPES = {"json": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
 PASSING = (408, 425, 429, 500, 502, 503, 504)
 """Statuses that may change on the next try; so may any other 5xx."""
+_MULTI_STATUS = 207
+"""Each part of the request has a status of its own, in a form of the endpoint's."""
 _TRIES = 3
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _OWN_HEADERS = ("content-length", "content-type", "idempotency-key", "transfer-encoding")
@@ -168,7 +170,7 @@ class HttpSink(WriteAheadSink):
         except _urllib3().exceptions.HTTPError as error:
             # Without the cause: its text has the whole URL.
             raise ConnectionError(f"no answer: {self._said(error)}") from None
-        if 200 <= answer.status < 300:
+        if 200 <= answer.status < 300 and answer.status != _MULTI_STATUS:
             return
         said = f"it answers {answer.status}: {answer.data[:_SHOWN_ANSWER].decode(errors='replace')}"
         if answer.status in self._passing or answer.status >= 500:

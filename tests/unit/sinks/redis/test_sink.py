@@ -61,6 +61,7 @@ def test_its_way_is_said_and_so_is_what_can_be_lost() -> None:
         {"key_prefix": None},
         {"ttl": "soon"},
         {"ttl": 0},
+        {"ttl": 9.3e15},
         {"replicas": -1},
         {"replicas": True},
     ],

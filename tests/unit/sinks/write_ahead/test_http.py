@@ -190,7 +190,7 @@ def test_a_pause_longer_than_the_call_may_take_is_left_to_seamark(
     assert time.monotonic() - begun < 10
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 301])
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 301, 207])
 def test_a_refusal_is_one(server: HttpEndpoint, status: int) -> None:
     sink = WriteAheadSink.http(f"{server.url}/rows", format="arrow")
     asked = len(server.ask("/requests"))
