@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
+from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures, write_deltalake
 from deltalake.schema import ArrayType, PrimitiveType
 
 from seamark.contracts.sink import CommitOutcome, SinkContext
@@ -368,3 +368,20 @@ def test_a_sink_holds_no_connection_and_its_secrets_are_not_shown() -> None:
     for shown in (repr(sink), sink.describe(), str(sink)):
         assert "hush" not in shown
         assert "s3a://bucket/table" in shown
+
+
+def test_a_table_within_another_is_refused(tmp_path: Path) -> None:
+    """VACUUM of the outer one deletes its files."""
+    made(tmp_path / "lake")
+    inner = made(tmp_path / "lake/daily")
+    write_deltalake(inner.path, pa.Table.from_batches([batch([1])]), mode="append")
+    (path,) = DeltaTable(inner.path).file_uris()
+    outer = DeltaTable(str(tmp_path / "lake"))
+    old = outer.vacuum(0, dry_run=True, enforce_retention_duration=False, full=True)  # as Spark's
+    assert f"daily/{Path(path).name}" in old
+    with pytest.raises(PreflightError, match=f"lies in the Delta table {tmp_path}/lake, whose"):
+        inner.create_committer(driver()).preflight()
+    new = DeltaSink(str(tmp_path / "lake/deep/new"), create_table=True)
+    with pytest.raises(PreflightError, match=f"lies in the Delta table {tmp_path}/lake, whose"):
+        new.create_committer(driver()).preflight()
+    assert not (tmp_path / "lake/deep").exists()

@@ -89,6 +89,10 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         if not start and stored.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
             raise problem
         table = _loaded(sink, hadoop)
+        if outer := stored.table_around(sink.path.rpartition("/")[0], hadoop):
+            found = f"it lies in the {outer}, whose maintenance deletes its files"
+            yield Finding(FindingCode.SV005, name, found, "give DeltaSink a path outside of it")
+            return
         missing = table is None and sink.create_table
         if start and missing and context.schema:
             _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seamark.contracts.sink import SinkContext
-from seamark.files import HadoopSettings, open_directory
+from seamark.files import open_directory
 from seamark.files.local import LocalDirectory, obstacle
 from seamark.model.errors import CorruptRecordError
 from seamark.model.findings import Finding, FindingCode
-from seamark.model.ignored import ignored
 from seamark.sinks.files.layout import PLACE, Layout, Unfit, require_fit
 from seamark.sinks.files.pending import open_pending
+from seamark.sinks.internal import stored
 from seamark.sinks.internal.servers import Findings, usable
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def look(sink: "FileSink", context: SinkContext, name: str, *, start: bool) -> F
             "Spark would not see the files that this job adds",
             "give FileSink another directory",
         )
-    if table := _table_around(sink.path, settings):
+    if table := stored.table_around(sink.path, settings):
         yield Finding(
             FindingCode.SV005,
             name,
@@ -62,17 +62,3 @@ def look(sink: "FileSink", context: SinkContext, name: str, *, start: bool) -> F
     except CorruptRecordError as error:
         remedy = f"take that version, or delete the records in {directory}/{PLACE}"
         yield Finding(FindingCode.SV005, name, f"a record of its files: {error}", remedy)
-
-
-def _table_around(path: str, settings: HadoopSettings) -> str:
-    """Return the table that a directory, or one above it, belongs to; "" for none."""
-    top = "/".join(path.split("/")[:3]) if "://" in path else ""
-    while path != top:
-        with ignored("a look for a table above a directory"):  # one may not be listed
-            directory = open_directory(path, settings)
-            if directory.exists("_delta_log"):
-                return f"Delta table {path}"
-            if any(name.endswith(".metadata.json") for name in directory.list("metadata")):
-                return f"Iceberg table {path}"
-        path = path.rpartition("/")[0]
-    return ""

@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from seamark.files import RowDirectory, in_threads
+from seamark.files import HadoopSettings, RowDirectory, in_threads, open_directory
 from seamark.files.local import synced
+from seamark.model.ignored import ignored
 
 _AT_ONCE = 16
 T = TypeVar("T")
@@ -15,6 +16,20 @@ T = TypeVar("T")
 def is_local(uri: str) -> bool:
     """Whether the table is on a local disk; otherwise it is on HDFS or in an object store."""
     return "://" not in uri
+
+
+def table_around(path: str, settings: HadoopSettings) -> str:
+    """Return the table that a directory, or one above it, belongs to; "" for none."""
+    top = "/".join(path.split("/")[:3]) if "://" in path else ""
+    while path != top:
+        with ignored("a look for a table above a directory"):  # one may not be listed
+            directory = open_directory(path, settings)
+            if directory.exists("_delta_log"):
+                return f"Delta table {path}"
+            if any(name.endswith(".metadata.json") for name in directory.list("metadata")):
+                return f"Iceberg table {path}"
+        path = path.rpartition("/")[0]
+    return ""
 
 
 def is_mounted(files: RowDirectory, below: str) -> bool:
