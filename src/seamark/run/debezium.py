@@ -376,7 +376,6 @@ def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_colum
     """Return a date or time from its raw text or number; null for one that it cannot hold. `type_`
     as for `_value`."""
     number, is_number = raw.try_cast("bigint"), raw.rlike(r"^-?\d+$")
-    text = F.when(raw.rlike(_DATE), raw.try_cast(kind))
     is_time = F.coalesce(type_.startswith(_TIME) | type_.startswith(_KAFKA), F.lit(False))
     if isinstance(kind, DateType):
         days = F.when(~is_time | type_.endswith(".Date"), number.try_cast("int"))
@@ -385,6 +384,7 @@ def _time(kind: DataType, raw: Column, type_: Column, unit: str | None, by_colum
         plausible |= is_time & days.between(-(2**31) + 1, 2**31 - 2)
         text = F.regexp_extract(raw, _DAY, 1).try_cast(kind)
         return F.when(is_number, F.date_from_unix_date(F.when(plausible, days))).otherwise(text)
+    text = F.when(raw.rlike(_DATE), raw.try_cast(kind))
     per = F.create_map(*(F.lit(value) for pair in _TYPES.items() for value in pair))[type_]
     per = F.when(is_time, per).otherwise(F.lit(unit and _UNITS[unit]))
     micros = F.floor(number.cast("decimal(20,0)") * F.lit(1_000_000).cast("decimal(7,0)") / per)

@@ -7,3 +7,8 @@ LASTING = (*OF_A_ROW, "0A", "21", "2B", "3F", "42")
 """Only these blame the rows, the table, the statement or the user's rights. With any other the
 server is away, restarting, read-only or out of some resource, refuses the login, or another
 transaction holds a lock."""
+
+
+def class_of(error: BaseException | None) -> str:
+    """Return the class that a driver's error has; "" for one without a SQLSTATE."""
+    return str(getattr(error, "sqlstate", None) or "")[:2]

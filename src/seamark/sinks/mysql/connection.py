@@ -16,7 +16,7 @@ from seamark.model.packages import load_driver
 from seamark.model.schema import quoted as quoted
 from seamark.sinks.internal import servers
 from seamark.sinks.internal.servers import split_url, url_options
-from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW
+from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW, class_of
 
 CONNECT_TIMEOUT_S = 5
 _SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
@@ -205,7 +205,7 @@ def is_lasting(error: BaseException) -> bool:
     Anything else may pass: no memory, a full disk, too many users, a failover."""
     if number(error) in _FULL:
         return False
-    return _class(error) in LASTING or number(error) in _LASTING or is_refused_row(error)
+    return class_of(error) in LASTING or number(error) in _LASTING or is_refused_row(error)
 
 
 def is_duplicate(error: BaseException) -> bool:
@@ -215,8 +215,4 @@ def is_duplicate(error: BaseException) -> bool:
 
 def is_refused_row(error: BaseException) -> bool:
     """Whether the table refuses a row because of its values."""
-    return _class(error) in OF_A_ROW or number(error) in _REFUSED_ROW
-
-
-def _class(error: BaseException) -> str:
-    return str(getattr(error, "sqlstate", None))[:2]
+    return class_of(error) in OF_A_ROW or number(error) in _REFUSED_ROW

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
 from seamark.sinks.internal.servers import one_line
-from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW
+from seamark.sinks.internal.sqlstates import LASTING, OF_A_ROW, class_of
 
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 10
@@ -129,12 +129,11 @@ def _cut(watch: socket.socket) -> None:
 def may_pass(error: BaseException) -> bool:
     """Whether an error of the driver may be gone at the next try: the server is away, restarting,
     read-only or out of some resource, refuses the login, or another transaction holds a lock."""
-    state = getattr(error, "sqlstate", None)
-    if state is None:
-        return not isinstance(error, (driver().ProgrammingError, driver().DataError))
-    return str(state)[:2] not in LASTING
+    if state := class_of(error):
+        return state not in LASTING
+    return not isinstance(error, (driver().ProgrammingError, driver().DataError))
 
 
 def blames_a_row(error: BaseException) -> bool:
     """Whether an error of the driver refuses a row."""
-    return str(getattr(error, "sqlstate", None))[:2] in OF_A_ROW
+    return class_of(error) in OF_A_ROW

@@ -23,6 +23,7 @@ from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.model.ignored import ignored
 from seamark.model.redaction import redact, secrets_in
 from seamark.sinks.internal.servers import one_line
+from seamark.sinks.internal.sqlstates import class_of
 from seamark.sinks.mysql import connection as mysql
 
 T = TypeVar("T")
@@ -250,15 +251,12 @@ class Session:
             line.close()
 
 
-def _sqlstate(error: BaseException) -> str:
-    return str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
-
-
 def refuses_row(error: BaseException) -> bool:
     """Whether an error refuses a row for its values: by the driver, or before it was asked."""
-    if (orig := getattr(error, "orig", None)) and mysql.is_refused_row(orig):
+    orig = getattr(error, "orig", None)
+    if orig and mysql.is_refused_row(orig):  # it judges by SQLSTATE, and by MySQL's numbers
         return True
-    if _sqlstate(error):
+    if class_of(orig):
         return False
     if isinstance(error, (ValueError, ArithmeticError)):
         return True  # the driver cannot send the value
@@ -270,9 +268,10 @@ def refuses_row(error: BaseException) -> bool:
 def is_lasting(error: BaseException) -> bool:
     """Whether a statement will be refused again: for its rows, its table or the user's rights.
     Anything else may pass."""
-    if (orig := getattr(error, "orig", None)) and mysql.is_lasting(orig):
+    orig = getattr(error, "orig", None)
+    if orig and mysql.is_lasting(orig):
         return True
-    if _sqlstate(error):
+    if class_of(orig):
         return False
     return refuses_row(error) or isinstance(error, (sa.exc.ProgrammingError, sa.exc.CompileError))
 
