@@ -57,6 +57,11 @@ LEASES = "lease"
 LEDGER = "ledger"
 
 
+StateColumns = Mapping[str, Mapping[str, Sequence[str]]]
+"""By Spark's version and an operator's number in Spark, the names of the columns of its key; for an
+aggregation also those of what its functions keep."""
+
+
 @dataclass(frozen=True)
 class JobIdentity:
     """The identity of a job, for ever: written once, at the first use of its directory.
@@ -93,6 +98,8 @@ class CheckpointStore(SparkLogs):
         """Sinks whose transactions are left to their system (`restore/lineage.py`)."""
         self.topic_ids: TopicIds = {}
         """For this driver's lease; see `read_topic_ids`."""
+        self.state_columns: StateColumns = {}
+        """For this driver's lease; see `read_state_columns`."""
         self._identity: JobIdentity | None = None
         self._own_of_next: tuple[int, dict[str, Any]] = (-1, {})
         self._own: dict[tuple[int, int], dict[str, Any]] = {}
@@ -174,7 +181,9 @@ class CheckpointStore(SparkLogs):
 
     def claim_generation(self, generation: int) -> bool:
         """Create the lease; return False if another driver has it."""
-        return self._create_lease(generation, topics=self.topic_ids)
+        return self._create_lease(
+            generation, topics=self.topic_ids, state_columns=self.state_columns
+        )
 
     def is_last(self, generation: int) -> bool:
         """Return whether this lease ends the lineage. A damaged one does not say so here: a start
@@ -202,13 +211,21 @@ class CheckpointStore(SparkLogs):
     def read_topic_ids(self) -> TopicIds:
         """Return the ids of the topics read by Kafka sources, as the newest lease has them: those
         of its driver's start. Empty if none are known."""
-        try:
-            lease = self.newest_lease()
-        except CorruptRecordError as error:
-            log.warning("%s; whether a topic was deleted and made again is not known", error)
-            return {}
-        topics: TopicIds = (lease or {}).get("topics", {})
+        topics: TopicIds = self._in_lease("topics")
         return topics
+
+    def read_state_columns(self) -> StateColumns:
+        """Return what the operators' state is made of, as the newest lease has it; {} if that is
+        not known."""
+        columns: StateColumns = self._in_lease("state_columns")
+        return columns
+
+    def _in_lease(self, field: str) -> Any:
+        try:
+            return (self.newest_lease() or {}).get(field, {})
+        except CorruptRecordError as error:
+            log.warning("%s; its %s, by which a start finds a changed job, are lost", error, field)
+            return {}
 
     def newest_lease(self) -> Mapping[str, Any] | None:
         """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``,

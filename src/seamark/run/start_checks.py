@@ -127,6 +127,27 @@ class StartChecks:
                     f"job {self._name}: {'; '.join(moves)}. Spark would give each what belongs to "
                     f"the other. Put them back as they were; {_BY_SAVEPOINT}"
                 )
+        self._require_columns(new=offsets is None)
+
+    def _require_columns(self, *, new: bool) -> None:
+        """Raise ConfigurationError if an operator has another key, or an aggregation another
+        function, than in the checkpoint, as far as the names tell. Spark compares types and places
+        alone: a sum would go on as a maximum. Another Spark may have other names."""
+        version = self._plan.spark.version
+        now = {str(part.number): list(part.columns) for part in self._plan.query.operators}
+        before = {} if new else self._store.read_state_columns().get(version, {})
+        for number, columns in now.items():
+            known = before.get(number, columns)
+            pairs = zip(known, columns, strict=False)  # Spark refuses more or fewer
+            if changes := [f"{old!r} became {name!r}" for old, name in pairs if old != name]:
+                raise ConfigurationError(
+                    f"job {self._name}: in the state of operator "
+                    f"{self._uids.of_operator(int(number))!r} {', '.join(changes[:5])} since the "
+                    "last start. Spark compares types and places alone, and would read one as the "
+                    f"other. Put the program back as it was; {_BY_SAVEPOINT}, where new names of "
+                    "the same columns are taken"
+                )
+        self._store.state_columns = {version: now}
 
     def _require_names(self, metadata: Mapping[str, Any]) -> None:
         """Raise ConfigurationError if sources have got or lost their names in Spark: it would read

@@ -48,7 +48,8 @@ class PlannedPart:
 
     `place` is its node in the analysed plan, None if that is not known; `name` is what that is, and
     `uids` are those given to it or to what is over it. `above` is the operator that gets its rows,
-    None for a sink.
+    None for a sink. `columns` are the names of an operator's key, and for an aggregation the names
+    that Spark gives to what its functions keep.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class PlannedPart:
     above: int | None = None
     number: int | None = None
     source: int | None = None
+    columns: Sequence[str] = ()
 
 
 class PlannedQuery:

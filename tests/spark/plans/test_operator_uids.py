@@ -81,3 +81,70 @@ def test_a_checkpoint_with_other_numbers_is_refused_before_anything_is_written(
     assert {p: b for p, b in after.items() if executions not in p.parents} == {
         p: b for p, b in before.items() if executions not in p.parents
     }
+
+
+ROWS = "a BIGINT, b BIGINT, n BIGINT, m BIGINT, at TIMESTAMP"
+CHANGES = {
+    "function": ["max(n)", "min(n)", "'max' became 'min'"],
+    "functions": ["max(n), min(n)", "min(n), max(n)", "'max' became 'min', 'min' became 'max'"],
+    "session": ["session max(n)", "session min(n)", "'max' became 'min'"],
+    "key": ["dedupe a", "dedupe b", "'a' became 'b'"],
+    "order": ["distinct a, b", "distinct b, a", "'a' became 'b', 'b' became 'a'"],
+    "join": ["join a", "join b", "'a' became 'b'"],
+    "result": ["max(n) AS x", "max(n) AS y", ""],
+    "input": ["dedupe a", "wider dedupe a", ""],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_state_of_another_key_or_function_is_refused_before_anything_is_written(
+    tmp_path: Path, spark: SparkSession, change: str
+) -> None:
+    """Spark compares types and places: a maximum went on as a minimum, without a word."""
+    first, then, said = CHANGES[change]
+    (tmp_path / "in").mkdir()
+
+    def run(what: str, number: int) -> None:
+        line = {"a": 1, "b": 2, "n": number, "m": 0, "at": "2026-01-01T00:00:00Z"}
+        (tmp_path / f"in/{number}.json").write_text(json.dumps(line))
+        mode = "update" if what.startswith(("max", "min")) else "append"
+        storage = str(tmp_path / "store")
+        job = sm.Job("kept", sm.CheckpointConfig(storage=storage), output_mode=mode)
+        rows = job.source(sm.FileSource(str(tmp_path / "in"), "json", ROWS, ending="latest"), "in")
+        rows = rows.withWatermark("at", "1 minute")
+        verb, _, key = what.rpartition(" ")
+        if verb == "join":
+            other = job.source(
+                sm.FileSource(str(tmp_path / "in"), "json", ROWS, ending="latest"), "other"
+            )
+            out = rows.join(other.select(F.col(key).alias("k")), F.col(key) == F.col("k"))
+        elif verb.endswith("dedupe"):
+            out = rows.dropDuplicates([key])
+            out = out if verb == "wider dedupe" else out.select(key)
+        elif what.startswith("distinct"):
+            out = rows.select(*what.removeprefix("distinct ").split(", ")).distinct()
+        elif verb == "session":
+            window = F.session_window("at", "1 minute")
+            out = rows.groupBy(window, "a").agg(F.expr(key)).drop("session_window")
+        else:
+            out = rows.groupBy("a").agg(*map(F.expr, what.split(", ")))
+        job.uid(out, "kept")
+        job.sink(out, sm.ConsoleSink(), "out")
+        job.run()
+
+    run(first, 1)
+    if not said:
+        run(then, 2)
+        return
+
+    def stored() -> dict[Path, bytes]:
+        kept = tmp_path / "store/kept"
+        files = [*(kept / "spark").rglob("*"), *(kept / "lease").iterdir()]
+        return {path: path.read_bytes() for path in files if path.is_file()}
+
+    before = stored()
+    with pytest.raises(sm.ConfigurationError, match=f"operator 'kept' {said} since") as refused:
+        run(then, 2)
+    assert "restore that, by uid" in str(refused.value)
+    assert stored() == before
+    run(first, 3)

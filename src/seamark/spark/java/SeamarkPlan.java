@@ -18,7 +18,10 @@ import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.optimizer.Optimizer;
+import org.apache.spark.sql.catalyst.plans.physical.StatefulOpClusteredDistribution;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
@@ -30,6 +33,8 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata;
 import org.apache.spark.sql.execution.streaming.operators.stateful.EventTimeWatermarkExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.SessionWindowStateStoreSaveExec;
+import org.apache.spark.sql.execution.streaming.operators.stateful.StateStoreSaveExec;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StreamingGlobalLimitExec;
@@ -373,6 +378,7 @@ public final class SeamarkPlan {
       part.put("kind", nameOf(node));
       part.put("place", place);
       part.put("above", above);
+      if (number != null) part.put("columns", columnsOf(node));
       parts.add(part);
     }
     scala.collection.Iterator each = node.children().iterator();
@@ -384,6 +390,30 @@ public final class SeamarkPlan {
       steps.add(Arrays.asList(new Object[] {nameOf(made == null ? node : (Object) made), nameOf(node)}));
     }
     return streaming;
+  }
+
+  /** The names of the columns by which an operator spreads its state; an aggregation's whole row. */
+  private static List columnsOf(SparkPlan node) {
+    boolean whole =
+        node instanceof StateStoreSaveExec || node instanceof SessionWindowStateStoreSaveExec;
+    ArrayList names = new ArrayList();
+    if (whole) addNames(node.output(), names);
+    scala.collection.Iterator each = node.requiredChildDistribution().iterator();
+    while (!whole && each.hasNext()) {
+      Object spread = each.next();
+      if (spread instanceof StatefulOpClusteredDistribution) {
+        addNames(((StatefulOpClusteredDistribution) spread).expressions(), names);
+      }
+    }
+    return names;
+  }
+
+  private static void addNames(scala.collection.Iterable expressions, List names) {
+    scala.collection.Iterator each = expressions.iterator();
+    while (each.hasNext()) {
+      scala.collection.Iterator read = ((Expression) each.next()).references().iterator();
+      while (read.hasNext()) names.add(((Attribute) read.next()).name());
+    }
   }
 
   private static List operators(List parts) {
