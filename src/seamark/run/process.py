@@ -58,7 +58,8 @@ class Process:
             if rows:
                 for name in (c.name for c in self.schema if "timestamp" in str(c.type)):
                     kind = self.schema.field(name).type
-                    rows = [{**row, name: _moment(row[name], kind)} for row in rows]
+                    what = f"process {self.uid!r}: {name}"
+                    rows = [{**row, name: _moment(row[name], kind, what)} for row in rows]
                 yield pa.RecordBatch.from_pylist(rows, self.schema)
             return
         given = self.function(batch)
@@ -69,7 +70,14 @@ class Process:
                     "pyarrow.RecordBatch, or several"
                 )
             self._require_all(result.schema.names)
-            yield result.select(self.schema.names).cast(self.schema)
+            result = result.select(self.schema.names)
+            for given, wanted in zip(result.schema, self.schema, strict=True):
+                if not _same_clocks(given.type, wanted.type):
+                    raise TypeError(
+                        f"process {self.uid!r}: column {given.name} has {given.type}, where the "
+                        f"schema has {wanted.type}; give that type"
+                    )
+            yield result.cast(self.schema)
 
     def _require_all(self, names: Collection[str]) -> None:
         if missing := [name for name in self.schema.names if name not in names]:
@@ -119,6 +127,14 @@ def process(
     one_of(mode, _MODES, f"process {uid!r}: mode")
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     made = Process(uid, function, mode, _arrow_schema(schema, uid, zone))
+    named = {"schema": made.schema.names}
+    if mode == "row":  # whose dicts keep one of two columns of a name
+        named["input"] = dataframe.columns
+    for what, names in named.items():
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ConfigurationError(
+                f"process {uid!r}: its {what} has the column {twice[0]!r} twice; rename one"
+            )
     if mode == "row" and (ZONED in dataframe.schema.json() or ", tz=" in str(made.schema)):
         check_zone(zone, f"process {uid!r}", ", or take mode='batch'")
 
@@ -186,26 +202,44 @@ def check_zone(zone: str, what: str, other_remedy: str = "") -> None:
         ) from None
 
 
-def _moment(value: Any, kind: pa.DataType) -> Any:
+def _same_clocks(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether both have dates and times at the same places, with and without zones. Arrow
+    takes a number for microseconds, a time without a zone for UTC's, and a date for midnight."""
+    if pa.types.is_null(given):
+        return True
+    if pa.types.is_temporal(given) or pa.types.is_temporal(wanted):
+        zones = [getattr(kind, "tz", None) is not None for kind in (given, wanted)]
+        return given.id == wanted.id and zones[0] == zones[1]
+    return all(  # the cast refuses other shapes
+        _same_clocks(given.field(i).type, wanted.field(i).type)
+        for i in range(min(given.num_fields, wanted.num_fields))
+    )
+
+
+def _moment(value: Any, kind: pa.DataType, what: str) -> Any:
     """Return a value with its datetimes as Spark reads those of a Python function: one without a
     zone is this machine's local time, and TIMESTAMP_NTZ takes the time on the clock. Arrow would
-    take UTC for both."""
+    take UTC for both, and a number for microseconds: TypeError for what is no datetime."""
     if value is None:
         return None
-    if pa.types.is_timestamp(kind) and isinstance(value, datetime):
+    if pa.types.is_timestamp(kind):
         if value != value:  # pandas' NaT
             return None
+        if not isinstance(value, datetime):
+            raise TypeError(f"{what} is {value!r}; give a datetime for a timestamp")
         plain: datetime = getattr(value, "to_pydatetime", lambda: value)()  # pandas'
         if kind.tz is None:
             return plain.replace(tzinfo=None)
         return plain if plain.tzinfo else plain.astimezone()
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        return {part.name: _moment(value.get(part.name), part.type) for part in kind}
+        return {part.name: _moment(value.get(part.name), part.type, what) for part in kind}
     if pa.types.is_list(kind):
-        return [_moment(item, kind.value_type) for item in value]
+        return [_moment(item, kind.value_type, what) for item in value]
     if pa.types.is_map(kind):
         pairs = value.items() if isinstance(value, dict) else value
-        return [(_moment(k, kind.key_type), _moment(v, kind.item_type)) for k, v in pairs]
+        return [
+            (_moment(k, kind.key_type, what), _moment(v, kind.item_type, what)) for k, v in pairs
+        ]
     return value
 
 

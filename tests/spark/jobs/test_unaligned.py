@@ -291,3 +291,23 @@ def test_a_zone_of_java_alone_and_timestamps(tmp_path: Path, given: str, made: s
     with pytest.raises(ConfigurationError, match=r"'p'.*timeZone is 'GMT\+8'"):
         sm.process(rows, dict, made, uid="p", mode="row")
     sm.process(rows, lambda batch: batch, made, uid="p")
+
+
+@pytest.mark.parametrize(
+    ("columns", "made", "mode"),
+    [
+        (["id", "id"], "id BIGINT", "row"),
+        (["id"], "n BIGINT, n BIGINT", "row"),
+        (["id"], "n BIGINT, n BIGINT", "batch"),
+    ],
+)
+def test_a_dict_cannot_have_two_columns_of_a_name(
+    spark: SparkSession, columns: list[str], made: str, mode: str
+) -> None:
+    """The later one's values stood for both."""
+    rows = spark.readStream.format("rate").load().selectExpr("value AS id")
+    rows = rows.select(*columns)
+    with pytest.raises(
+        ConfigurationError, match=r"'p': its (input|schema) has the column .* twice"
+    ):
+        sm.process(rows, dict, made, uid="p", mode=mode)

@@ -98,6 +98,53 @@ def test_a_wrong_result_is_named() -> None:
         results(lambda row: {"id": 1, "nmae": "x"}, "row")
 
 
+AT, NTZ = pa.timestamp("us", tz="America/New_York"), pa.timestamp("us")
+NOON = datetime(2026, 1, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (pa.array([1767268800]), AT),
+        (pa.array([NOON]), AT),
+        (pa.array([NOON], AT), NTZ),
+        (pa.array([[{"at": NOON}]]), pa.list_(pa.struct([("at", AT)]))),
+        (pa.array([NOON]), pa.date32()),
+        (pa.array([NOON.date()]), pa.int32()),
+        (pa.array([NOON.date()]), AT),
+        (pa.array(["2026-01-01T12:00:00Z"]), AT),
+    ],
+    ids=range(8),
+)
+def test_no_moment_is_made_of_another_type(given: pa.Array, kind: pa.DataType) -> None:
+    """Arrow reads a number as microseconds, and 12:00 without a zone as 12:00 in UTC; Spark's own
+    mapInArrow refuses both."""
+    schema = pa.schema([("at", kind)])
+    made = Process("p", lambda _: pa.RecordBatch.from_arrays([given], ["at"]), "batch", schema)
+    with pytest.raises(TypeError, match=r"process 'p': column at has .*, where the schema has"):
+        list(made.results(BATCH))
+
+
+@pytest.mark.parametrize("kind", [AT, NTZ, pa.list_(AT), pa.date32(), pa.int64()], ids=str)
+def test_nulls_and_other_units_are_taken(kind: pa.DataType) -> None:
+    schema = pa.schema([("at", kind)])
+    moments = pa.array([NOON], NTZ).cast(pa.timestamp("ns", getattr(kind, "tz", None)))
+    given = [pa.nulls(1)]
+    given += [pa.nulls(1).cast(pa.list_(pa.null()))] if pa.types.is_list(kind) else []
+    given += [moments] if pa.types.is_timestamp(kind) else []
+    batches = [pa.RecordBatch.from_arrays([one], ["at"]) for one in given]
+    made = Process("p", lambda _: batches, "batch", schema)
+    assert [batch.schema for batch in made.results(BATCH)] == [schema] * len(given)
+
+
+@pytest.mark.parametrize("value", [1767268800, 1.5, NOON.date(), "2026-01-01T12:00:00Z"], ids=str)
+@pytest.mark.parametrize("kind", [AT, NTZ], ids=str)
+def test_a_row_has_datetimes_for_timestamps(value: Any, kind: pa.DataType) -> None:
+    made = Process("p", lambda _: {"at": value}, "row", pa.schema([("at", kind)]))
+    with pytest.raises(TypeError, match=r"process 'p': at is .*; give a datetime"):
+        list(made.results(BATCH))
+
+
 @pytest.mark.parametrize(
     ("expression", "found"),
     [
