@@ -385,3 +385,18 @@ def test_a_table_within_another_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match=f"lies in the Delta table {tmp_path}/lake, whose"):
         new.create_committer(driver()).preflight()
     assert not (tmp_path / "lake/deep").exists()
+
+
+@pytest.mark.parametrize("other", ["a.parquet", "day=1/a.parquet", "other/_delta_log/0.json"])
+def test_no_table_is_made_beside_other_files(tmp_path: Path, other: str) -> None:
+    """Its VACUUM would delete them."""
+    path = tmp_path / "lake" / other
+    path.parent.mkdir(parents=True)
+    path.touch()
+    new = DeltaSink(str(tmp_path / "lake"), create_table=True)
+    words = f"has no table, but {other.split('/')[0]!r}, which the VACUUM of one here would delete"
+    with pytest.raises(PreflightError, match=words):
+        new.create_committer(driver()).preflight()
+    assert [one for one in (tmp_path / "lake").rglob("*") if one.is_file()] == [path]
+    write_deltalake(new.path, pa.Table.from_batches([batch([1])]))  # somebody else's decision
+    new.create_committer(driver()).preflight()

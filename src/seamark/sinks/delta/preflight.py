@@ -89,15 +89,21 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         if not start and stored.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
             raise problem
         table = _loaded(sink, hadoop)
-        if outer := stored.table_around(sink.path.rpartition("/")[0], hadoop):
-            found = f"it lies in the {outer}, whose maintenance deletes its files"
-            yield Finding(FindingCode.SV005, name, found, "give DeltaSink a path outside of it")
+        opened, outer = partial(open_directory, settings=hadoop), sink.path.rpartition("/")[0]
+        remedy = "give DeltaSink a path outside of it"
+        if within := stored.table_around(outer, opened, name, remedy):
+            yield within
             return
-        missing = table is None and sink.create_table
+        files, missing = opened(sink.path), table is None and sink.create_table
+        others = [file for file in files.list("") if file[0] != "_"] if missing else []
+        if others and _loaded(sink, hadoop) is None:  # not even made by another driver meanwhile
+            found = f"it has no table, but {others[0]!r}, which the VACUUM of one here would delete"
+            remedy = "give DeltaSink an empty directory, or make a table of these files yourself"
+            yield Finding(FindingCode.SV005, name, found, remedy)
+            return
         if start and missing and context.schema:
             _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
             table = load(sink, hadoop)
-        files = open_directory(sink.path, hadoop)
         if table is not None and sink.keys and (what := merging.misread(table, files, set())):
             yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
         in_directories = stored.is_local(sink.path) or sink.path.startswith("hdfs:")
