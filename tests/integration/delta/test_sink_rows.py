@@ -400,3 +400,10 @@ def test_no_table_is_made_beside_other_files(tmp_path: Path, other: str) -> None
     assert [one for one in (tmp_path / "lake").rglob("*") if one.is_file()] == [path]
     write_deltalake(new.path, pa.Table.from_batches([batch([1])]))  # somebody else's decision
     new.create_committer(driver()).preflight()
+
+
+def test_a_column_that_no_delta_table_can_have_is_said(tmp_path: Path) -> None:
+    twins = (Column("id", "bigint"), Column("s", "struct<a:int,A:int>"))
+    sink = DeltaSink(str(tmp_path / "new"), create_table=True)
+    with pytest.raises(PreflightError, match=r"Duplicate field name.*'A'; CAST or rename it"):
+        sink.create_committer(driver(schema=twins)).preflight()
