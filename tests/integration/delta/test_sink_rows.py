@@ -394,10 +394,12 @@ def test_no_table_is_made_beside_other_files(tmp_path: Path, other: str) -> None
     path.parent.mkdir(parents=True)
     path.touch()
     new = DeltaSink(str(tmp_path / "lake"), create_table=True)
-    words = f"has no table, but {other.split('/')[0]!r}, which the VACUUM of one here would delete"
+    words = f"has no table, but {other!r}, which the VACUUM of one here would delete"
     with pytest.raises(PreflightError, match=words):
         new.create_committer(driver()).preflight()
     assert [one for one in (tmp_path / "lake").rglob("*") if one.is_file()] == [path]
+    (tmp_path / "empty/state").mkdir(parents=True)  # such as a mistake before leaves
+    made(tmp_path / "empty")
     write_deltalake(new.path, pa.Table.from_batches([batch([1])]))  # somebody else's decision
     new.create_committer(driver()).preflight()
 

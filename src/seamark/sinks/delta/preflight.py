@@ -95,7 +95,7 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
             yield within
             return
         files, missing = opened(sink.path), table is None and sink.create_table
-        others = [file for file in files.list("") if file[0] != "_"] if missing else []
+        others = [file for file in files.tree() if file[0] not in "_."] if missing else []
         if others and _loaded(sink, hadoop) is None:  # not even made by another driver meanwhile
             found = f"it has no table, but {others[0]!r}, which the VACUUM of one here would delete"
             remedy = "give DeltaSink an empty directory, or make a table of these files yourself"
