@@ -95,8 +95,8 @@ def sink_options(sink: Sink) -> dict[str, str]:
             "dataclass of a module; make it one, so that Spark's server can make the sink again"
         )
     options = {SINK: classes.get(kind, home)}
-    for field in dataclasses.fields(sink):
-        if not field.init or (value := getattr(sink, field.name)) == _default(field):
+    for field in _parameters(kind).values():
+        if (value := getattr(sink, field.name)) == _default(field):
             continue
         if "timedelta" in str(field.type) and isinstance(value, int | float):
             value = timedelta(seconds=value)
@@ -120,7 +120,7 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
         return formats.sink_of(name, rest, () if by is None else formats.names_in(by, said), place)
     kind = _class_of(name)
     values: dict[str, Any] = {}
-    fields = {field.name.lower(): field for field in dataclasses.fields(kind) if field.init}
+    fields = _parameters(kind)
     if (form := rest.get("value_format")) in ("avro", "protobuf", "json-schema"):
         raise ConfigurationError(
             f'format("seamark"): value_format is "{form}"; a data source cannot register its '
@@ -194,6 +194,17 @@ def require_absolute(option: str, path: str) -> None:
 
 
 _NONE = object()
+
+
+def _parameters(kind: Any) -> "dict[str, dataclasses.Field[Any]]":
+    """Return a sink's parameters by the names that Spark gives options, in lower case."""
+    fields = {field.name.lower(): field for field in dataclasses.fields(kind) if field.init}
+    if taken := [fields[name].name for name in _OWN if name in fields]:
+        raise ConfigurationError(
+            f'format("seamark"): {kind.__name__} has the parameter {taken[0]!r}, which is an '
+            "option of the query; rename it"
+        )
+    return fields
 
 
 def _default(field: "dataclasses.Field[Any]") -> Any:

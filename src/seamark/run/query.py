@@ -69,6 +69,7 @@ from seamark.spark.session import (
     file_manager_settings,
     is_local,
     planned_tasks,
+    require_rows_once,
     require_tasks_python,
 )
 from seamark.spark.spark_versions import mend_kafka_sources
@@ -222,6 +223,7 @@ class StreamRun(QueryRun):
         """
         if not self._real_time:  # whose rows may need no Python
             require_tasks_python(self._spark)
+        require_rows_once(self._spark)
         self._checks.before()
         if "processingTime" in self._trigger:
             self._checkpoint_trigger.prepare(self._spark)

@@ -42,6 +42,7 @@ _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
 _OWN_FORMATS = {"seamark-datagen": "DatagenSource", "seamark-socket": "SocketSource"}
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_OUTPUT_LIMIT = "spark.sql.execution.arrow.maxRecordsPerOutputBatch"
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_FILE_MANAGER = (
@@ -135,6 +136,23 @@ def require_tasks_python(spark: SparkSession) -> None:
             f"Spark's tasks run {python}, which is not the program's Python {version} with its "
             f"packages: {reason}. Set PYSPARK_PYTHON={sys.executable} in the environment before "
             "the program starts, or make no session: a job makes one that has it"
+        )
+
+
+def require_rows_once(spark: SparkSession) -> None:
+    """Raise ConfigurationError if Spark would give the rows of Python functions twice, as 4.2 does
+    with a limit on their batches. Asks it by a query of its own, where there is a limit."""
+    import pyarrow as pa
+
+    limit = int(spark.conf.get(_OUTPUT_LIMIT, "0") or "0")
+
+    def rows(_: Any) -> Any:
+        yield pa.RecordBatch.from_arrays([pa.array(range(limit + 1))], ["id"])
+
+    if limit > 0 and spark.range(0, 1, 1, 1).mapInArrow(rows, "id LONG").count() != limit + 1:
+        raise ConfigurationError(
+            f"{_OUTPUT_LIMIT} is {limit}, with which this version of Spark doubles rows of Python "
+            "functions in larger batches; unset it"
         )
 
 

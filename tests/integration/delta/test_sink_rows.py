@@ -385,3 +385,27 @@ def test_a_table_within_another_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match=f"lies in the Delta table {tmp_path}/lake, whose"):
         new.create_committer(driver()).preflight()
     assert not (tmp_path / "lake/deep").exists()
+
+
+@pytest.mark.parametrize("other", ["a.parquet", "day=1/a.parquet", "other/_delta_log/0.json"])
+def test_no_table_is_made_beside_other_files(tmp_path: Path, other: str) -> None:
+    """Its VACUUM would delete them."""
+    path = tmp_path / "lake" / other
+    path.parent.mkdir(parents=True)
+    path.touch()
+    new = DeltaSink(str(tmp_path / "lake"), create_table=True)
+    words = f"has no table, but {other!r}, which the VACUUM of one here would delete"
+    with pytest.raises(PreflightError, match=words):
+        new.create_committer(driver()).preflight()
+    assert [one for one in (tmp_path / "lake").rglob("*") if one.is_file()] == [path]
+    (tmp_path / "empty/state").mkdir(parents=True)  # such as a mistake before leaves
+    made(tmp_path / "empty")
+    write_deltalake(new.path, pa.Table.from_batches([batch([1])]))  # somebody else's decision
+    new.create_committer(driver()).preflight()
+
+
+def test_a_column_that_no_delta_table_can_have_is_said(tmp_path: Path) -> None:
+    twins = (Column("id", "bigint"), Column("s", "struct<a:int,A:int>"))
+    sink = DeltaSink(str(tmp_path / "new"), create_table=True)
+    with pytest.raises(PreflightError, match=r"Duplicate field name.*'A'; CAST or rename it"):
+        sink.create_committer(driver(schema=twins)).preflight()

@@ -162,6 +162,22 @@ def test_partitions_and_places_that_it_cannot_write_are_refused(tmp_path: Path) 
         IcebergSink("shop.u", elsewhere, create_table=True).create_committer(driver()).preflight()
 
 
+def test_a_table_within_another_is_refused(tmp_path: Path) -> None:
+    settings = catalog_at(tmp_path)
+    catalog = load_catalog("default", **settings)
+    catalog.create_namespace("shop")
+    (outer := tmp_path / "lake" / "_delta_log").mkdir(parents=True)
+    columns = Schema(ID, PART, field(3, "text", StringType()))
+    catalog.create_table("shop.t", columns, location=f"file://{outer.parent}/bronze/t")
+    with pytest.raises(PreflightError, match=f"lies in the Delta table {outer.parent}, whose"):
+        IcebergSink("shop.t", settings).create_committer(driver()).preflight()
+    assert not list(outer.parent.rglob("_seamark"))
+    catalog.create_table("shop.u", columns, location=f"file://{tmp_path}/tables/u")
+    catalog.create_table("shop.v", columns, location=f"file://{tmp_path}/tables/u/v")
+    with pytest.raises(PreflightError, match=f"lies in the Iceberg table {tmp_path}/tables/u, who"):
+        IcebergSink("shop.v", settings).create_committer(driver()).preflight()
+
+
 def test_a_missing_catalog_or_table_is_said(tmp_path: Path) -> None:
     settings = catalog_at(tmp_path)
     with pytest.raises(PreflightError, match="the catalog has no such table"):

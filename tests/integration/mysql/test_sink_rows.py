@@ -164,12 +164,13 @@ def test_what_the_server_would_alter_or_skip_is_refused(
 
 
 def test_a_server_that_keeps_no_warnings(server: MariaDBServer, database: str) -> None:
+    """A plain user of MySQL 9 may not let it keep any."""
     server.execute("CREATE TABLE t (v VARCHAR(3))", database=database)
     ((kept,),) = server.execute("SELECT @@GLOBAL.max_error_count")
     server.execute("SET GLOBAL max_error_count=0")
     try:
         writer = MySQLSink(server.url(database=database), "t").create_writer(attempt())
-        with pytest.raises(WriteRefusedError, match=r"too long|truncated"):
+        with pytest.raises(WriteRefusedError, match=r"too long|truncated|max_error_count is 0"):
             writer.write(pa.record_batch({"v": ["abcd"]}))
         writer.abort()
     finally:

@@ -16,6 +16,7 @@ import trustme
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import CommitFailedError, PreflightError
+from seamark.model.schema import Column
 from seamark.sinks.mysql import preflight
 from seamark.verify.conformance.steps import attempt
 from tests.integration.kafka.sink_kit import until_proved
@@ -122,6 +123,63 @@ def test_a_row_at_which_a_generated_column_fails_stops_the_job_at_once(
     target = target_on(server, database, "staged")
     target.execute("ALTER TABLE orders ADD inverse DOUBLE AS (1 / id) STORED")
     require_stopped(target, 0, "1365", "ALTER TABLE orders DROP inverse")
+
+
+def test_a_row_at_which_a_pattern_fails_stops_the_job_at_once(mysql8: MariaDBServer) -> None:
+    """MariaDB warns."""
+    with fresh_database(mysql8) as database:
+        target = target_on(mysql8, database, "staged")
+        target.execute(
+            "ALTER TABLE orders ADD r TEXT AS (REGEXP_REPLACE('[', IF(id, 'a', '['), '')) STORED"
+        )
+        require_stopped(target, 0, "3696", "ALTER TABLE orders DROP r")
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert", "changes"])
+def test_a_server_may_ask_for_keys_of_all_tables(
+    server: MariaDBServer, database: str, mode: str
+) -> None:
+    target = target_on(server, database, mode, key=True)
+    target.execute("ALTER TABLE orders MODIFY id BIGINT AUTO_INCREMENT")
+    maria = "MariaDB" in server.execute("SELECT @@version")[0][0]
+    setting = "innodb_force_primary_key" if maria else "sql_require_primary_key"
+    server.execute(f"SET GLOBAL {setting}=1")
+    try:
+        committer = target.committer()
+        writer = target.sink.create_writer(attempt())
+        for numbers in ([3, 1], [2]):
+            rows = batch(numbers)
+            ops = pa.array(["insert"] * len(numbers))
+            writer.write(rows.append_column("op", ops) if mode == "changes" else rows)
+        assert list(committer.commit(writer.prepare_commit())) == DONE
+    finally:
+        server.execute(f"SET GLOBAL {setting}=0")
+    assert target.visible() == [1, 2, 3]
+
+
+def test_the_keys_of_a_versioned_table(mariadb: MariaDBServer) -> None:
+    """MariaDB has the end of a row's time in each of its indexes, and upserts into no table whose
+    rows may not overlap in time."""
+    with fresh_database(mariadb) as database:
+        target = target_on(mariadb, database, "upsert")
+        target.execute(
+            "ALTER TABLE orders ADD a TIMESTAMP(6) GENERATED ALWAYS AS ROW START, "
+            "ADD b TIMESTAMP(6) GENERATED ALWAYS AS ROW END, "
+            "ADD PERIOD FOR SYSTEM_TIME(a, b), ADD SYSTEM VERSIONING"
+        )
+        committer = target.committer()
+        assert list(committer.commit(target.write([1]))) == DONE
+        assert list(committer.commit(target.write([1, 2], attempt(epoch=1)))) == DONE
+        assert target.visible() == [1, 2]
+        target.execute("DROP TABLE orders")
+        target.execute(
+            "CREATE TABLE orders (id BIGINT, text LONGTEXT, a DATE, b DATE, PERIOD FOR p (a, b), "
+            "PRIMARY KEY (id, p WITHOUT OVERLAPS))"
+        )
+        schema = (Column("id", "bigint"), Column("a", "date"), Column("b", "date"))
+        sink = dataclasses.replace(target.sink, keys=["id", "a", "b"])
+        with pytest.raises(PreflightError, match="doesn't yet support 'WITHOUT OVERLAPS'"):
+            sink.create_committer(context(schema=schema)).preflight()
 
 
 @pytest.mark.parametrize("mode", ["staged", "upsert"])

@@ -322,6 +322,17 @@ def test_publications_of_every_new_table(
         postgres.execute("DROP PUBLICATION by_name, every")
 
 
+@pytest.mark.parametrize("mode", ["prepared", "staged", "upsert"])
+def test_sessions_that_only_read(postgres: PostgresServer, schema: str, mode: str) -> None:
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, text text)")
+    sink = kit.sink_on(postgres, schema, mode)
+    more = "&" if "?" in sink.url else "?"
+    url = f"{sink.url}{more}options=-c%20default_transaction_read_only%3Don"
+    said = refused(dataclasses.replace(sink, url=url))
+    assert "takes no writes" in said and "set default_transaction_read_only to off" in said
+    assert "SV002" in said
+
+
 def test_no_server_is_said_within_seconds(postgres: PostgresServer) -> None:
     begun = time.monotonic()
     error = refused(kit.sink_on(postgres, "s", url="postgresql://me:pw@127.0.0.1:1/db"))

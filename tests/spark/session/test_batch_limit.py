@@ -1,13 +1,19 @@
-"""The limit on an Arrow batch's bytes, on a real session: lifted and put back."""
+"""The limit on an Arrow batch's bytes, on a real session: lifted and put back; and one that
+doubles rows."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from pyspark.sql import SparkSession
 
+import seamark as sm
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.run.epoch_work import BatchLimit
 
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
+OUTPUT_LIMIT = "spark.sql.execution.arrow.maxRecordsPerOutputBatch"
 
 
 def task(rows: int, data_bytes: int) -> TaskReport:
@@ -67,3 +73,19 @@ def test_without_a_limit_on_rows_the_one_on_bytes_stays(spark: SparkSession) -> 
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
     BatchLimit().after_epoch(session, [MANY])
     assert session.conf.get(LIMIT) == before
+
+
+def test_rows_that_spark_would_double_are_refused(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text('{"id": 1}\n{"id": 2}\n')
+    job = sm.Job("limited", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    rows = job.source(sm.FileSource(str(tmp_path / "in"), "json", "id INT", ending="latest"), "in")
+    job.sink(sm.process(rows, lambda b: b, "id INT", uid="p").select("id"),
+             sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")  # fmt: skip
+    spark.conf.set(OUTPUT_LIMIT, "1")
+    try:
+        with pytest.raises(sm.ConfigurationError, match=f"{OUTPUT_LIMIT} is 1, .* unset it"):
+            job.run()
+    finally:
+        spark.conf.unset(OUTPUT_LIMIT)
+    assert not (tmp_path / "out.db").exists()

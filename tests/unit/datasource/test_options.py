@@ -293,3 +293,19 @@ def test_a_location_keeps_no_option_with_a_secret(
     kept = public_options(options, sink)
     assert {name for name, text in kept.items() if text == "***"} == hidden
     assert {name: options[name] for name in options.keys() - hidden}.items() <= kept.items()
+
+
+@dataclass(frozen=True)
+class PlacedSink(sm.SQLiteSink):
+    """Has a parameter that is an option of the query's."""
+
+    location: str = "/data/shelf"
+
+
+def test_a_parameter_named_as_an_option_of_the_query_is_refused() -> None:
+    words = r"PlacedSink has the parameter 'location', which is an option of the query; rename it"
+    with pytest.raises(sm.ConfigurationError, match=words):
+        sink_options(PlacedSink("/data/x.db", "t", location="/data/other"))
+    given = {"sink": f"{__name__}:PlacedSink", "path": "/data/x.db", "table": "t"}
+    with pytest.raises(sm.ConfigurationError, match=words):
+        sink_of_options({**given, "location": "/logs/q"})

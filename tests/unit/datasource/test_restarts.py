@@ -92,6 +92,7 @@ def test_a_target_that_shows_checkpoint_or_location_to_its_readers_is_refused(
     with pytest.raises(ConfigurationError, match=r"where the job's checkpoint is.*SK008"):
         query.plan(IDS)
     assert not [*tmp_path.rglob("log")]
+    shutil.rmtree(tmp_path / "out/state")  # no table is made beside it
     query.options = hidden | {option: f"{tmp_path}/out/_state"}
     query.run(0, 1)
     query.end_spark()

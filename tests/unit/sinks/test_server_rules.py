@@ -111,7 +111,7 @@ def test_no_prefix_is_a_finding_when_the_sink_is_built() -> None:
     assert refused.value.finding is not None
 
 
-SERVER = postgres.ServerFacts(16, standby=False, most_prepared=400)
+SERVER = postgres.ServerFacts(16, only_reads=False, most_prepared=400)
 PREPARED = PostgresSink("postgresql://u@h/d", table="t", mode="prepared")
 STAGED = replace(PREPARED, mode="staged")
 
@@ -120,7 +120,7 @@ STAGED = replace(PREPARED, mode="staged")
     ("sink", "changed", "code", "severity"),
     [
         (PREPARED, {"version": 12}, "SV002", ERROR),
-        (PREPARED, {"standby": True}, "SV002", ERROR),
+        (PREPARED, {"only_reads": True}, "SV002", ERROR),
         (PREPARED, {"most_prepared": 0}, "PG001", ERROR),
         (PREPARED, {"most_prepared": 399}, "PG002", WARNING),
         (STAGED, {"off": ("fsync",)}, "SV006", WARNING),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.contracts.sink import SinkContext
 from seamark.files import HadoopSettings, RowDirectory, open_directory
 from seamark.files.local import obstacle
-from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.packages import load_driver
 from seamark.model.schema import Schema
@@ -89,15 +89,26 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         if not start and stored.is_local(sink.path) and (problem := obstacle(Path(sink.path))):
             raise problem
         table = _loaded(sink, hadoop)
-        if outer := stored.table_around(sink.path.rpartition("/")[0], hadoop):
-            found = f"it lies in the {outer}, whose maintenance deletes its files"
-            yield Finding(FindingCode.SV005, name, found, "give DeltaSink a path outside of it")
+        opened, outer = partial(open_directory, settings=hadoop), sink.path.rpartition("/")[0]
+        remedy = "give DeltaSink a path outside of it"
+        if within := stored.table_around(outer, opened, name, remedy):
+            yield within
             return
-        missing = table is None and sink.create_table
+        files, missing = opened(sink.path), table is None and sink.create_table
+        others = [file for file in files.tree() if file[0] not in "_."] if missing else []
+        if others and _loaded(sink, hadoop) is None:  # not even made by another driver meanwhile
+            found = f"it has no table, but {others[0]!r}, which the VACUUM of one here would delete"
+            remedy = "give DeltaSink an empty directory, or make a table of these files yourself"
+            yield Finding(FindingCode.SV005, name, found, remedy)
+            return
         if start and missing and context.schema:
-            _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
+            try:
+                _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
+            except ValueError as error:  # ours, or delta-rs's for a name
+                found, _, remedy = str(error).partition("; ")
+                finding = Finding(FindingCode.SV005, name, found, remedy or "CAST or rename it")
+                raise PreflightError(finding) from error
             table = load(sink, hadoop)
-        files = open_directory(sink.path, hadoop)
         if table is not None and sink.keys and (what := merging.misread(table, files, set())):
             yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
         in_directories = stored.is_local(sink.path) or sink.path.startswith("hdfs:")
@@ -281,13 +292,7 @@ def _has_not_null(field: dict[str, Any]) -> bool:
 
 def _create(sink: "DeltaSink", hadoop: HadoopSettings, schema: Schema, name: str) -> None:
     deltalake = driver()
-    try:
-        columns = deltalake.Schema.from_json(types.schema_json(schema))
-    except ConfigurationError as error:
-        found, _, remedy = str(error).rpartition("; ")
-        raise PreflightError(
-            Finding(FindingCode.SV005, name, found or remedy, remedy if found else "CAST it")
-        ) from error
+    columns = deltalake.Schema.from_json(types.schema_json(schema))
     bounded = merging.bounded(columns)
     told = [f"`{name}`" for name, of in bounded.items() if of not in ("boolean", "binary")]
     # Of the other columns a MERGE tells no bounds; delta-rs takes them for null unless it is told.

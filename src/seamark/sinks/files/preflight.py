@@ -1,5 +1,6 @@
 """Checks the directory before any row is written."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,14 +43,10 @@ def look(sink: "FileSink", context: SinkContext, name: str, *, start: bool) -> F
             "Spark would not see the files that this job adds",
             "give FileSink another directory",
         )
-    if table := stored.table_around(sink.path, settings):
-        yield Finding(
-            FindingCode.SV005,
-            name,
-            f"it lies in the {table}, whose readers do not see other files, and whose maintenance "
-            "deletes them",
-            "give FileSink another directory, or take the table's own sink",
-        )
+    remedy = "give FileSink another directory, or take the table's own sink"
+    opened = partial(open_directory, settings=settings)
+    if within := stored.table_around(sink.path, opened, name, remedy):
+        yield within
     if start:
         with usable(name, OSError, _REMEDY):
             open_pending(sink.path, settings).preflight(context.job_id, context.sink_uid)

@@ -49,6 +49,13 @@ def look(sink: "IcebergSink", context: SinkContext, name: str, *, start: bool) -
             elif table is not None and sink.merge_schema:
                 _add_columns(catalog, table, schema, name)
                 table = catalog.load()
+        if table is not None:
+            files = table.io.directory(table.metadata.location)
+            outer = str(files).rpartition("/")[0]
+            remedy = "drop it, and make it with a location outside of that one"
+            if within := stored.table_around(outer, table.io.directory, name, remedy):
+                yield within
+                return
         by_key = table is not None and bool(sink.keys)
         if by_key and catalog.call(partial(snapshots.has_deletes, table)):
             yield Finding(FindingCode.SV005, name, snapshots.HAS_DELETES, snapshots.NO_DELETES)
@@ -56,7 +63,6 @@ def look(sink: "IcebergSink", context: SinkContext, name: str, *, start: bool) -
         yield from findings(table, schema, name)
     if start:
         with usable(name, _ERRORS, _REMEDY):
-            files = table.io.directory(table.metadata.location)
             probe = f"_seamark/probe-{uuid.uuid4()}"
             stored.write(files, probe, b"")
             files.remove(probe)

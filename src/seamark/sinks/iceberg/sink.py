@@ -19,6 +19,9 @@ from seamark.sinks.internal import changes, table_merge
 from seamark.sinks.internal.columns import check_columns, column_names, require_column
 from seamark.sinks.internal.file_size import checked_size
 
+_METADATA_COLUMNS = frozenset({"_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id",
+                              "_last_updated_sequence_number"})  # fmt: skip
+"""Spark, by Iceberg's own library, does not read a table with a column of such a name."""
 _RELATIVE = re.compile(r"(?:sqlite(?:\+\w+)?:///|file:)?(?![a-z0-9+.-]+:)[^/:?].*")
 _TABLE = re.compile(r"[^\s./`]+(?:\.[^\s./`]+)+")
 
@@ -123,7 +126,8 @@ class IcebergSink(changes.ByKey[IcebergCommittable]):
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """See `TwoPhaseCommitSink`. Selects every column as it is."""
-        check_columns(schema, self.describe())
+        own = _METADATA_COLUMNS - {self.op}
+        check_columns(schema, self.describe(), own.__contains__)
         for _, column in self.fields:
             require_column(column, schema, "partition", "partition_by", self.describe())
         self._check_key_columns(schema)

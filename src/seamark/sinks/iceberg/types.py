@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, type_parts
 from seamark.sinks.internal.columns import no_counterpart, struct_fields
 
@@ -23,15 +24,17 @@ _WIDER = {("int", "bigint"), ("float", "double")}
 def iceberg_schema(schema: Schema) -> Any:
     """Return pyiceberg's `Schema` of a new table with these columns, all nullable.
 
-    Raises ConfigurationError for a type unknown to Iceberg, or for a field name that cannot be told
-    from the type's own punctuation.
+    Raises ConfigurationError for a type unknown to Iceberg, for a field name that cannot be told
+    from the type's own punctuation, and for a column with the name of another one's field.
     """
     from pyiceberg.schema import Schema as IcebergSchema
 
     ids = itertools.count(1)
-    return IcebergSchema(
-        *[_field(column.name, iceberg_type(column, ids), ids) for column in schema]
-    )
+    fields = [_field(column.name, iceberg_type(column, ids), ids) for column in schema]
+    try:
+        return IcebergSchema(*fields)
+    except ValueError as error:  # `a.b`, and a struct `a` with `b` in it
+        raise ConfigurationError(f"{error}; rename one with withColumnRenamed") from None
 
 
 def iceberg_type(column: Column, ids: Iterator[int]) -> Any:

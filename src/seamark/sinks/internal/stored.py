@@ -5,8 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from seamark.files import HadoopSettings, RowDirectory, in_threads, open_directory
+from seamark.files import RowDirectory, in_threads
 from seamark.files.local import synced
+from seamark.model.findings import Finding, FindingCode
 from seamark.model.ignored import ignored
 
 _AT_ONCE = 16
@@ -18,18 +19,25 @@ def is_local(uri: str) -> bool:
     return "://" not in uri
 
 
-def table_around(path: str, settings: HadoopSettings) -> str:
-    """Return the table that a directory, or one above it, belongs to; "" for none."""
+def table_around(
+    path: str, opened: Callable[[str], RowDirectory], name: str, remedy: str
+) -> Finding | None:
+    """Return what is wrong with a directory that, or one above it, is a table; None if none is.
+    `opened` opens a directory."""
     top = "/".join(path.split("/")[:3]) if "://" in path else ""
     while path != top:
         with ignored("a look for a table above a directory"):  # one may not be listed
-            directory = open_directory(path, settings)
+            directory, table = opened(path), ""
             if directory.exists("_delta_log"):
-                return f"Delta table {path}"
-            if any(name.endswith(".metadata.json") for name in directory.list("metadata")):
-                return f"Iceberg table {path}"
+                table = f"Delta table {path}"
+            elif any(file.endswith(".metadata.json") for file in directory.list("metadata")):
+                table = f"Iceberg table {path}"
+            if table:
+                found = f"it lies in the {table}, whose readers do not see other files, and whose "
+                found += "maintenance deletes them"
+                return Finding(FindingCode.SV005, name, found, remedy)
         path = path.rpartition("/")[0]
-    return ""
+    return None
 
 
 def is_mounted(files: RowDirectory, below: str) -> bool:

@@ -20,6 +20,7 @@ from seamark.sinks.internal.servers import Findings, quicker
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, table
 from seamark.sinks.mysql.committable import owner_of, stage_prefix
+from seamark.sinks.mysql.stage import NUMBER
 from seamark.sinks.mysql.table import TableColumn, UniqueIndex
 
 if TYPE_CHECKING:
@@ -143,13 +144,16 @@ def ask_table(connection: Any, sink: "MySQLSink", name: str) -> TableFacts:
 
 
 def _try_insert(connection: Any, sink: "MySQLSink", schema: Schema) -> None:
-    """Let the server check the privilege; inserts nothing."""
+    """Let the server check rights, and that it can upsert into such a table; inserts nothing."""
     if not schema:
         return
     names = ", ".join(server.quoted(column.name) for column in schema)
     nulls = ", ".join("NULL" for _ in schema)
     into = server.quoted(sink.address.database, sink.table)
-    server.execute(connection, f"INSERT INTO {into} ({names}) SELECT {nulls} FROM DUAL WHERE FALSE")
+    sql = f"INSERT INTO {into} ({names}) SELECT {nulls} FROM DUAL WHERE FALSE"
+    for key in map(server.quoted, sink.keys[:1]):
+        sql += f" ON DUPLICATE KEY UPDATE {key} = {into}.{key}"
+    server.execute(connection, sql)
 
 
 def _try_stage(connection: Any, sink: "MySQLSink", context: SinkContext, schema: Schema) -> None:
@@ -161,7 +165,7 @@ def _try_stage(connection: Any, sink: "MySQLSink", context: SinkContext, schema:
     columns = ", ".join(server.quoted(column.name) for column in schema) or "*"
     origin = f"SELECT {columns} FROM {server.quoted(database, sink.table)} WHERE FALSE"
     server.execute(connection, f"DROP TABLE IF EXISTS {stage}")
-    server.execute(connection, f"CREATE TABLE {stage} ENGINE=InnoDB AS {origin}")
+    server.execute(connection, f"CREATE TABLE {stage} ({NUMBER}) ENGINE=InnoDB AS {origin}")
     server.execute(connection, f"DROP TABLE {stage}")
 
 

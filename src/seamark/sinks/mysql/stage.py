@@ -2,7 +2,8 @@
 
 A stage has the target's own column types and, on MariaDB, CHECK constraints. So the move cannot
 alter a staged row; only a key or a trigger of the target can refuse it. A stage has no indexes, for
-quick loading. Its comment is the transaction's name.
+quick loading, but the primary key that some servers ask of every table. Its comment is the
+transaction's name.
 """
 
 import logging
@@ -18,7 +19,8 @@ from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, p
 from seamark.sinks.mysql.table import read_checks
 
 _ORDER = "_seamark_row"
-"""Beside op: the order in which the rows came."""
+"""The order in which the rows came."""
+NUMBER = f"{_ORDER} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY"
 _FROM = "_seamark_from"
 """The stage's alias: no table's name, as a user's table may be called `s`."""
 _DELETED = f"{STAGED_OP} = '{DELETE}'"
@@ -36,18 +38,15 @@ def create(
 ) -> None:  # fmt: skip
     """Create an empty stage for these columns of `table`, with `with_op` also for their op."""
     wanted = ", ".join(f"t.{server.quoted(column)}" for column in columns)
-    own, origin, exempt = "", f"{server.quoted(database, table)} AS t", "FALSE"
+    own, origin, exempt = NUMBER, f"{server.quoted(database, table)} AS t", "FALSE"
     if with_op:
-        own = (
-            f"({STAGED_OP} VARCHAR(6) CHARACTER SET ascii NOT NULL DEFAULT '', "
-            f"{_ORDER} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY) "
-        )
+        own = f"{STAGED_OP} VARCHAR(6) CHARACTER SET ascii NOT NULL DEFAULT '', {NUMBER}"
         # Makes every column nullable: a row to delete needs its keys alone.
         origin = f"(SELECT 1) AS one LEFT JOIN {origin} ON FALSE"
         exempt = _DELETED
     server.execute(
         connection,
-        f"CREATE TABLE {sql_name(database, name)} {own}ENGINE=InnoDB COMMENT='{name}' "
+        f"CREATE TABLE {sql_name(database, name)} ({own}) ENGINE=InnoDB COMMENT='{name}' "
         f"AS SELECT {wanted} FROM {origin} WHERE FALSE",
     )
     if checks := read_checks(connection, database, table, columns, exempt):

@@ -144,7 +144,9 @@ def read_unique_indexes(connection: Any, database: str, table: str) -> list[Uniq
     for index, column, part in server.rows(
         connection,
         "SELECT index_name, column_name, sub_part FROM information_schema.statistics "
+        "LEFT JOIN information_schema.columns USING (table_schema, table_name, column_name) "
         "WHERE non_unique = 0 AND table_schema = %s AND table_name = %s "
+        "AND COALESCE(generation_expression, '') <> 'ROW END' "  # of MariaDB, in each index
         "ORDER BY index_name, seq_in_index",
         (database, table),
     ):

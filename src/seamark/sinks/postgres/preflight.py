@@ -28,7 +28,8 @@ OLDEST_VERSION = 13
 _LOCKS_OF_A_STAGE = 7
 """Of its table, that of long values, their types and indexes, from the move to the commit."""
 _SERVER = """
-SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int,
+SELECT current_setting('transaction_read_only')::bool,
+       current_setting('max_prepared_transactions')::int,
        ARRAY(SELECT f FROM unnest(ARRAY['pg_control_system()', 'pg_current_wal_lsn()',
              'pg_walfile_name(pg_lsn)']) f WHERE NOT has_function_privilege(f, 'EXECUTE')),
        current_setting('max_locks_per_transaction')::int * (current_setting('max_connections')::int
@@ -52,7 +53,7 @@ class ServerFacts:
     call; `locks`: how many it can hold; `off`: the settings of crash safety that are turned off."""
 
     version: int
-    standby: bool
+    only_reads: bool
     most_prepared: int
     denied: Sequence[str] = ()
     locks: int = 6400
@@ -162,11 +163,11 @@ def _is_denied(error: BaseException) -> bool:
 
 def ask_server(connection: Any) -> ServerFacts:
     """Return the server's settings."""
-    standby, prepared, denied, locks, *safety = connection.execute(_SERVER).fetchone()
+    only_reads, prepared, denied, locks, *safety = connection.execute(_SERVER).fetchone()
     names = ("fsync", "full_page_writes")
     off = tuple(name for name, value in zip(names, safety, strict=True) if value == "off")
     version = connection.info.server_version // 10_000
-    return ServerFacts(version, standby, prepared, denied, locks, off)
+    return ServerFacts(version, only_reads, prepared, denied, locks, off)
 
 
 def ask_table(connection: Any, sink: "PostgresSink", context: SinkContext) -> TableFacts:
@@ -208,9 +209,10 @@ def server_findings(
     if facts.version < OLDEST_VERSION:
         found = f"the server is PostgreSQL {facts.version}"
         yield Finding(FindingCode.SV002, name, found, f"{OLDEST_VERSION} or later is needed")
-    if facts.standby:
-        found = "the server is a standby"
-        yield Finding(FindingCode.SV002, name, found, "give the primary's address")
+    if facts.only_reads:
+        found = "it takes no writes: it is a standby, or its default_transaction_read_only is on"
+        remedy = "give the primary's address, or set default_transaction_read_only to off"
+        yield Finding(FindingCode.SV002, name, found, remedy)
     if sink.mode == "prepared" and facts.most_prepared == 0:
         found = "the server's max_prepared_transactions is 0, so that it can prepare none"
         remedy = (

@@ -89,9 +89,14 @@ def test_columns_that_no_table_takes_are_refused() -> None:
         ([], (day, Column("i", "interval day")), "type interval day, which it cannot store"),
         ([], (day, Column("nothing", "void")), "type void, which it cannot store"),
         ([], (day, Column("DAY", "int")), "differ in case alone"),
+        ([], (day, Column("_deleted", "boolean")), "'_deleted' has a name that the target"),
+        ([], (day, Column("_row_id", "bigint")), "'_row_id' has a name that the target"),
     ):
         with pytest.raises(ConfigurationError, match=words):
             IcebergSink("a.b", partition_by=partition_by).select_expressions(schema)
+    within = Column("row", "struct<_file:int>")  # Iceberg's own at the top alone; op is not written
+    sink = IcebergSink("a.b", keys=["day"], op="_deleted")
+    assert len(sink.select_expressions((day, within, Column("_deleted", "string")))) == 3
     for text in ("n", "day(n)", "truncate(3, day)"):
         fields = [partitions.parse(text, "")]
         with pytest.raises(ConfigurationError, match="is no partition; give another"):
@@ -159,6 +164,12 @@ def test_each_type_is_read_back_as_its_own(spark: str) -> None:
 def test_a_type_without_counterpart_is_refused(spark: str) -> None:
     with pytest.raises(ConfigurationError, match=r"column 'c' has type .* no counterpart"):
         types.iceberg_schema((Column("c", spark),))
+
+
+def test_two_columns_of_one_path_are_refused() -> None:
+    for kind, path in (("struct<b:int>", "a.b"), ("array<int>", "a.element")):
+        with pytest.raises(ConfigurationError, match=f"fields for name {path}: .*; rename one"):
+            types.iceberg_schema((Column("a", kind), Column(path, "int")))
 
 
 def micros(text: str) -> int:
