@@ -126,6 +126,8 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
             f'format("seamark"): value_format is "{form}"; a data source cannot register its '
             "schema. Make the value with the registry's header in SQL, or use sm.write_stream"
         )
+    if name.lower() == "kafka":
+        rest.pop("includeheaders", None)  # of a reader: Spark's own sink writes them without it too
     servers = rest.pop("kafka.bootstrap.servers", None)
     if servers is not None and rest.setdefault("bootstrap_servers", servers) != servers:
         raise ConfigurationError(

@@ -5,6 +5,7 @@ Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhap
 """
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -14,11 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    ByteType,
     CharType,
     DataType,
     DateType,
     DecimalType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -62,9 +65,13 @@ _OFFSET = r"\d:\d.*[-+A-Ya-y]"
 """A time's text with an offset other than Z."""
 _PLACEHOLDER = "__debezium_unavailable_value"
 """What PostgreSQL's connector writes for a long value that a change has left as it was."""
-_PLACEHOLDERS = (_PLACEHOLDER, "b68a35a7-17ad-35b3-af2a-ae46edb4545a")
-"""The same as a text, and in an array of UUIDs: Java's `UUID.nameUUIDFromBytes` of it."""
-_NUMBERS = ",".join(map(str, _PLACEHOLDER.encode()))
+_PLACEHOLDERS = (
+    _PLACEHOLDER, "b68a35a7-17ad-35b3-af2a-ae46edb4545a",
+    b64encode(_PLACEHOLDER.encode()).decode(), f'{{"{_PLACEHOLDER}":"{_PLACEHOLDER}"}}',
+)  # fmt: skip
+"""The same as a text, in an array of UUIDs (Java's `UUID.nameUUIDFromBytes` of it), as a bytea in
+base64, and as an hstore in JSON."""
+_NUMBERS = [",".join(f"{n}{end}" for n in _PLACEHOLDER.encode()) for end in ("", ".0")]
 """The same in an array of numbers, dates or times: its bytes."""
 
 
@@ -309,7 +316,7 @@ def _json(column: str, kind: StructType) -> Column:
 
 def _raw(kind: DataType) -> DataType:
     """Return the type to read from JSON: dates and times may be numbers, in Debezium's units, and
-    Spark would round a decimal."""
+    Spark would round a decimal, and read 200 as a TINYINT of -56."""
     match kind:
         case ArrayType():
             return ArrayType(_raw(kind.elementType), kind.containsNull)
@@ -321,6 +328,8 @@ def _raw(kind: DataType) -> DataType:
             return StringType()
         case CharType() | VarcharType():  # Spark's from_json refuses them
             return StringType()
+        case ByteType():
+            return ShortType()
     return kind
 
 
@@ -333,7 +342,7 @@ def _value(
     match kind:
         case ArrayType():
             value = F.transform(raw, lambda one: _value(kind.elementType, one, type_))
-            is_left = F.concat_ws(",", raw.cast("array<string>")) == _NUMBERS
+            is_left = F.concat_ws(",", raw.cast("array<string>")).isin(_NUMBERS)
             return F.when((_filled(raw) == _filled(value)) & ~is_left, value)
         case MapType():
             value = F.transform_values(raw, lambda _, one: _value(kind.valueType, one, type_))
@@ -351,7 +360,7 @@ def _value(
             return _decimal(kind, raw, type_)
         case DateType() | TimestampType() | TimestampNTZType():
             return _time(kind, raw, type_, unit, by_column)
-    return raw
+    return raw.try_cast(kind) if isinstance(kind, ByteType) else raw
 
 
 def _filled(values: Column) -> Column:

@@ -14,6 +14,8 @@ from seamark.model.errors import ConfigurationError
 Sink = TwoPhaseCommitSink[Any]
 
 _JDBC_IGNORED = ("driver", "batchsize", "numpartitions", "isolationlevel", "truncate")
+_CODECS: Mapping[str | None, str] = {"uncompressed": "none", "lz4_raw": "lz4"}
+"""What `FileSink` calls some of Spark's."""
 _DATABASES = ("postgresql", "mysql", "mariadb")
 _NAMES = {
     "postgresql": (r'"(?:[^"\0]|"")+"|[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*', '"'),
@@ -172,7 +174,7 @@ def files(target: Target) -> Sink:
     from seamark.sinks.files import FileSink
 
     options = target.options
-    compression = options.take("compression")
+    compression = (options.take("compression") or "").lower() or None
     more: dict[str, Any] = {}
     if options.format == "csv":
         more["header"] = options.flag("header", default=False)
@@ -183,7 +185,7 @@ def files(target: Target) -> Sink:
         options.need("path", "/data/clicks"),
         options.format,
         partition_by=target.partition_by,
-        compression="none" if compression == "uncompressed" else compression,
+        compression=_CODECS.get(compression, compression),
         target_file_size=options.take("target_file_size"),
         hadoop=options.below("fs."),
         **more,

@@ -112,6 +112,33 @@ def test_a_tables_own_texts_are_strings(spark: SparkSession) -> None:
     ]  # fmt: skip
 
 
+def test_a_long_value_that_a_change_has_left_is_unreadable_in_each_of_its_forms(
+    spark: SparkSession,
+) -> None:
+    """PostgreSQL's connector writes its placeholder as an hstore's JSON too, and a bytea's bytes in
+    base64."""
+    mark = "__debezium_unavailable_value"
+    texts = [
+        json.dumps({mark: mark}, separators=(",", ":")),
+        base64.b64encode(mark.encode()).decode(),
+    ]
+    changes = [envelope("u", None, {"id": 1, "v": text}) for text in [*texts, '{"a":"b"}', "AQI="]]
+    found = rows(spark, *changes, schema="id BIGINT, v STRING")
+    assert [row.op for row in found] == ["unreadable", "unreadable", "update", "update"]
+
+
+def test_no_tinyint_turns_negative(spark: SparkSession) -> None:
+    """Spark's from_json reads 200 as -56 there. MySQL's TINYINT UNSIGNED has 200."""
+    numbers = (127, 128, 200, 255, 256, -128, -129, None)
+    changes = [envelope("c", None, {"id": 1, "n": n, "l": [n]}) for n in numbers]
+    found = rows(spark, *changes, schema="id BIGINT, n TINYINT, l ARRAY<TINYINT>")
+    read = [(row.op, row.n, row.l) for row in found if row.op == "insert"]
+    assert read == [("insert", n, [n]) for n in (127, -128, None)]
+    assert [row.op for row in found].count("unreadable") == 5
+    deleted = ({"id": 200}, envelope("d", None, None))
+    assert [row.op for row in rows(spark, deleted, schema="id TINYINT")] == ["unreadable"]
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_column_in_another_case_is_no_null(spark: SparkSession, wrapped: bool) -> None:
     """Oracle's, Db2's and Snowflake's names are upper case."""
@@ -407,12 +434,14 @@ def test_a_text_keeps_every_digit_of_a_number_or_is_unreadable(spark: SparkSessi
                 assert (row.n if around == "%s" else row.n[0]) == number.strip('"')
 
 
-@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DATE", "STRING"])
+@pytest.mark.parametrize("kind", ["INT", "BIGINT", "DATE", "DOUBLE", "DECIMAL(9,2)", "STRING"])
 def test_an_array_that_a_change_has_left_as_it_was_is_unreadable(
     spark: SparkSession, kind: str
 ) -> None:
     """PostgreSQL's connector gives the bytes of its placeholder, or their UUID."""
     left: list[Any] = list(b"__debezium_unavailable_value")
+    if kind in ("DOUBLE", "DECIMAL(9,2)"):
+        left = [float(byte) for byte in left]
     if kind == "STRING":
         left = ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]
     arrays: list[list[Any]] = [left, [], left[:-1]]

@@ -52,6 +52,7 @@ def test_a_sink_comes_back_from_its_options(sink: Any) -> None:
 
 def test_spark_s_own_names_of_kafka_and_formats() -> None:
     given = {"sink": "kafka", "kafka.bootstrap.servers": "h:1", "topic": "t",
+             "includeheaders": "true",  # of a reader, as for Spark's own sink
              "kafka.security.protocol": "SSL", "checkpointlocation": "file:/c/orders"}  # fmt: skip
     sink: Any = sink_of_options(given)
     assert sink.bootstrap_servers == "h:1"

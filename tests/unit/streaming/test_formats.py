@@ -46,6 +46,13 @@ def test_the_names_of_options_have_no_case() -> None:
 def test_files_take_sparks_options_and_its_defaults() -> None:
     csv = made("csv", by=("day",), path="/data/out", sep=";", compression="uncompressed")
     assert (csv.header, csv.delimiter, csv.compression) == (False, ";", "none")
+    for spelled, known in (
+        ("SNAPPY", "snappy"),
+        ("Zstd", "zstd"),
+        ("LZ4_RAW", "lz4"),
+        ("NONE", "none"),
+    ):
+        assert made("parquet", path="/data/out", compression=spelled).compression == known
     assert (csv.escape, made("csv", path="/data/out", escape='"').escape) == ("\\", '"')
     assert csv.partition_by == ("day",)
     assert made("csv", path="/data/out", header="true").header is True
