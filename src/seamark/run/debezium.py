@@ -4,6 +4,7 @@ The envelope is read by Spark's own expressions, no Python is called for a row. 
 Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhaps in a `payload`).
 """
 
+import math
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from pyspark.sql.types import (
     DataType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     MapType,
     ShortType,
     StringType,
@@ -316,7 +319,7 @@ def _json(column: str, kind: StructType) -> Column:
 
 def _raw(kind: DataType) -> DataType:
     """Return the type to read from JSON: dates and times may be numbers, in Debezium's units, and
-    Spark would round a decimal, and read 200 as a TINYINT of -56."""
+    Spark would round a decimal, read 200 as a TINYINT of -56, and 1e39 as an infinite FLOAT."""
     match kind:
         case ArrayType():
             return ArrayType(_raw(kind.elementType), kind.containsNull)
@@ -330,6 +333,8 @@ def _raw(kind: DataType) -> DataType:
             return StringType()
         case ByteType():
             return ShortType()
+        case FloatType():
+            return DoubleType()
     return kind
 
 
@@ -360,7 +365,12 @@ def _value(
             return _decimal(kind, raw, type_)
         case DateType() | TimestampType() | TimestampNTZType():
             return _time(kind, raw, type_, unit, by_column)
-    return raw.try_cast(kind) if isinstance(kind, ByteType) else raw
+        case ByteType():
+            return raw.try_cast(kind)
+        case FloatType():  # NaN equals itself in Spark
+            value = raw.cast(kind)
+            return F.when((F.abs(value) != F.lit(math.inf)) | (value == raw), value)
+    return raw
 
 
 def _filled(values: Column) -> Column:

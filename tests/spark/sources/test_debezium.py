@@ -139,6 +139,17 @@ def test_no_tinyint_turns_negative(spark: SparkSession) -> None:
     assert [row.op for row in rows(spark, deleted, schema="id TINYINT")] == ["unreadable"]
 
 
+def test_no_float_turns_infinite(spark: SparkSession) -> None:
+    """Spark's from_json reads 1e39 as infinity there; a DOUBLE of the table's may have it."""
+    numbers = (0.1, 3.4e38, 1e39, -1e39, "Infinity", "-Infinity", "NaN", None)
+    changes = [envelope("c", None, {"id": 1, "n": n, "l": [n]}) for n in numbers]
+    found = rows(spark, *changes, schema="id BIGINT, n FLOAT, l ARRAY<FLOAT>")
+    assert [row.op == "insert" for row in found] == [n not in (1e39, -1e39) for n in numbers]
+    read = [str(row.n) for row in found if row.op == "insert"]
+    assert read[:2] == ["0.10000000149011612", "3.3999999521443642e+38"]
+    assert read[2:] == ["inf", "-inf", "nan", "None"]
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_column_in_another_case_is_no_null(spark: SparkSession, wrapped: bool) -> None:
     """Oracle's, Db2's and Snowflake's names are upper case."""
