@@ -133,13 +133,15 @@ class StartChecks:
         """Raise ConfigurationError if an operator has another key, or an aggregation another
         function, than in the checkpoint, as far as the names tell. Spark compares types and places
         alone: a sum would go on as a maximum. Another Spark may have other names."""
-        version = self._plan.spark.version
+        version, conf = self._plan.spark.version, self._plan.spark.conf
+        same = str if conf.get("spark.sql.caseSensitive") == "true" else str.lower
         now = {str(part.number): list(part.columns) for part in self._plan.query.operators}
         before = {} if new else self._store.read_state_columns().get(version, {})
         for number, columns in now.items():
-            known = before.get(number, columns)
-            pairs = zip(known, columns, strict=False)  # Spark refuses more or fewer
-            if changes := [f"{old!r} became {name!r}" for old, name in pairs if old != name]:
+            pairs = zip(before.get(number, ()), columns, strict=False)  # Spark sees more or fewer
+            if changes := [
+                f"{old!r} became {name!r}" for old, name in pairs if same(old) != same(name)
+            ]:
                 raise ConfigurationError(
                     f"job {self._name}: in the state of operator "
                     f"{self._uids.of_operator(int(number))!r} {', '.join(changes[:5])} since the "

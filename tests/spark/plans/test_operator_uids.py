@@ -92,6 +92,7 @@ CHANGES = {
     "order": ["distinct a, b", "distinct b, a", "'a' became 'b', 'b' became 'a'"],
     "join": ["join a", "join b", "'a' became 'b'"],
     "result": ["max(n) AS x", "max(n) AS y", ""],
+    "case": ["dedupe a", "dedupe A", ""],
     "input": ["dedupe a", "wider dedupe a", ""],
 }
 
