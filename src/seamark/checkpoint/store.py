@@ -20,7 +20,7 @@ import socket
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from seamark.api.declarations import SPARK_DIRECTORY
@@ -63,6 +63,15 @@ aggregation also those of what its functions keep."""
 
 
 @dataclass(frozen=True)
+class Known:
+    """What a lease has of the job at its driver's start, for the checks of the next one. `topics`
+    are those read by Kafka sources. Empty where it is not known."""
+
+    topics: TopicIds = field(default_factory=dict)
+    state_columns: StateColumns = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class JobIdentity:
     """The identity of a job, for ever: written once, at the first use of its directory.
 
@@ -96,10 +105,8 @@ class CheckpointStore(SparkLogs):
         super().__init__(files, spark)
         self.leaves: Collection[str] = ()
         """Sinks whose transactions are left to their system (`restore/lineage.py`)."""
-        self.topic_ids: TopicIds = {}
-        """For this driver's lease; see `read_topic_ids`."""
-        self.state_columns: StateColumns = {}
-        """For this driver's lease; see `read_state_columns`."""
+        self.known = Known()
+        """For this driver's lease."""
         self._identity: JobIdentity | None = None
         self._own_of_next: tuple[int, dict[str, Any]] = (-1, {})
         self._own: dict[tuple[int, int], dict[str, Any]] = {}
@@ -181,9 +188,7 @@ class CheckpointStore(SparkLogs):
 
     def claim_generation(self, generation: int) -> bool:
         """Create the lease; return False if another driver has it."""
-        return self._create_lease(
-            generation, topics=self.topic_ids, state_columns=self.state_columns
-        )
+        return self._create_lease(generation, self.known)
 
     def is_last(self, generation: int) -> bool:
         """Return whether this lease ends the lineage. A damaged one does not say so here: a start
@@ -194,38 +199,29 @@ class CheckpointStore(SparkLogs):
 
     def end_lineage(self, generation: int, successor: Mapping[str, Any]) -> bool:
         """Create the lineage's last lease; return False if another driver has it."""
-        topics = self.read_topic_ids()  # for a restore of this lineage's checkpoints
-        return self._create_lease(generation, topics=topics, **{SUPERSEDED_BY: dict(successor)})
+        known = self.read_known()  # for a restore of this lineage's checkpoints
+        return self._create_lease(generation, known, **{SUPERSEDED_BY: dict(successor)})
 
-    def _create_lease(self, generation: int, **more: Any) -> bool:
+    def _create_lease(self, generation: int, known: Known, **more: Any) -> bool:
         holder = {
             "generation": generation,
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "started_at": time.time(),
             "directory": self.uri,
+            **asdict(known),
             **more,
         }
         return self._create("lease", f"lease/{generation}.json", holder)
 
-    def read_topic_ids(self) -> TopicIds:
-        """Return the ids of the topics read by Kafka sources, as the newest lease has them: those
-        of its driver's start. Empty if none are known."""
-        topics: TopicIds = self._in_lease("topics")
-        return topics
-
-    def read_state_columns(self) -> StateColumns:
-        """Return what the operators' state is made of, as the newest lease has it; {} if that is
-        not known."""
-        columns: StateColumns = self._in_lease("state_columns")
-        return columns
-
-    def _in_lease(self, field: str) -> Any:
+    def read_known(self) -> Known:
+        """Return what the newest lease has of its driver's job; nothing if it is damaged."""
         try:
-            return (self.newest_lease() or {}).get(field, {})
+            lease = self.newest_lease() or {}
         except CorruptRecordError as error:
-            log.warning("%s; its %s, by which a start finds a changed job, are lost", error, field)
-            return {}
+            log.warning("%s; what it knew, by which a start finds a changed job, is lost", error)
+            lease = {}
+        return Known(lease.get("topics", {}), lease.get("state_columns", {}))
 
     def newest_lease(self) -> Mapping[str, Any] | None:
         """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``,

@@ -378,7 +378,7 @@ class StreamRun(QueryRun):
     @property
     def topic_ids(self) -> TopicIds:
         """The ids of the topics of its Kafka sources, by the sources' uids, at its start."""
-        return self._store.topic_ids
+        return self._store.known.topics
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end without a query. Called instead of `start`."""

@@ -7,6 +7,7 @@ rows; each check refuses that with the remedy.
 import contextlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
@@ -78,6 +79,7 @@ class StartChecks:
             if decided >= 0:
                 self._require_names(read_log(self._spark_files, f"offsets/{decided}")[0])
             offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
+            self._known = self._store.read_known()
             self._require_places(offsets)
             self._require_offsets(offsets or ())
             self._require_channel_state(decided)
@@ -136,7 +138,7 @@ class StartChecks:
         version, conf = self._plan.spark.version, self._plan.spark.conf
         same = str if conf.get("spark.sql.caseSensitive") == "true" else str.lower
         now = {str(part.number): list(part.columns) for part in self._plan.query.operators}
-        before = {} if new else self._store.read_state_columns().get(version, {})
+        before = {} if new else self._known.state_columns.get(version, {})
         for number, columns in now.items():
             pairs = zip(before.get(number, ()), columns, strict=False)  # Spark sees more or fewer
             if changes := [
@@ -149,7 +151,7 @@ class StartChecks:
                     f"other. Put the program back as it was; {_BY_SAVEPOINT}, where new names of "
                     "the same columns are taken"
                 )
-        self._store.state_columns = {version: now}
+        self._store.known = replace(self._store.known, state_columns={version: now})
 
     def _require_names(self, metadata: Mapping[str, Any]) -> None:
         """Raise ConfigurationError if sources have got or lost their names in Spark: it would read
@@ -186,7 +188,7 @@ class StartChecks:
         reading = find_subscriptions(self._plan)
         problems = unfit_offsets(self._name, offsets, self._uids, reading) if offsets else []
         of_sources = offsets_by_uid(offsets, self._uids)
-        before, now = self._store.read_topic_ids(), ask_topic_ids(reading, of_sources)
+        before, now = self._known.topics, ask_topic_ids(reading, of_sources)
         problems += made_again(self._name, of_sources, before, now, reading)
         for uid, number in self._uids.source_numbers().items():
             place = self._uids.source_names.get(number, str(number))
@@ -196,9 +198,8 @@ class StartChecks:
                 problems.append(other_files(f"source {uid!r}", reads, file))
         if problems:
             raise ConfigurationError(f"job {self._name}: {'; '.join(problems)}")
-        self._store.topic_ids = {
-            uid: {**before.get(uid, {}), **now.get(uid, {})} for uid in reading
-        }
+        topics = {uid: {**before.get(uid, {}), **now.get(uid, {})} for uid in reading}
+        self._store.known = replace(self._store.known, topics=topics)
 
     def after(self, coordinator: Coordinator) -> None:
         """Look for a drain and for lost lines, when older drivers' epochs are settled."""

@@ -13,7 +13,13 @@ from seamark.model.errors import ConfigurationError
 
 Sink = TwoPhaseCommitSink[Any]
 
-_JDBC_IGNORED = ("driver", "batchsize", "numpartitions", "isolationlevel", "truncate")
+_JDBC_IGNORED = (
+    "driver", "batchsize", "numpartitions", "isolationlevel", "truncate", "connecttimeout",
+    "logintimeout", "sockettimeout", "tcpkeepalive", "rewritebatchedinserts", "preparethreshold",
+    "stringtype", "rewritebatchedstatements", "cacheprepstmts", "useserverprepstmts", "useunicode",
+    "characterencoding", "allowpublickeyretrieval", "autoreconnect",
+)  # fmt: skip
+"""Options of Spark's writer, and properties of Java's drivers, that change no row here."""
 _CODECS: Mapping[str | None, str] = {"uncompressed": "none", "lz4_raw": "lz4"}
 """What `FileSink` calls some of Spark's."""
 _DATABASES = ("postgresql", "mysql", "mariadb")
@@ -22,7 +28,12 @@ _NAMES = {
     "mysql": (r"`(?:[^`\0]|``)+`|[\w$\x80-\uffff]+", "`"),
 }
 """One name in SQL, between quotation marks or without, and the mark."""
-_PG_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
+_PG_OPTIONS = {
+    **{name: name for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")},
+    "ApplicationName": "application_name",
+}
+"""libpq's names of properties of a URL."""
+_WITHOUT_TLS = (("ssl", "false"), ("useSSL", "false"))
 
 
 class Options:
@@ -278,7 +289,7 @@ def jdbc(target: Target) -> Sink:
     names = _table_names(table, "mysql", "orders, shop.orders, `Orders`, shop.`Orders`", 2)
     if len(names) == 2:
         rest = urlsplit(rest)._replace(path=f"/{quote(names[0], safe='')}").geturl()
-    return MySQLSink(_server_url(rest, user, password, "mysql", ()), names[-1], **more)
+    return MySQLSink(_server_url(rest, user, password, "mysql", {}), names[-1], **more)
 
 
 def noop(target: Target) -> Sink:
@@ -315,13 +326,20 @@ def _table_names(text: str, kind: str, forms: str, most: int) -> list[str]:
 
 
 def _server_url(
-    url: str, user: str | None, password: str | None, scheme: str, allowed: Sequence[str]
+    url: str, user: str | None, password: str | None, scheme: str, allowed: Mapping[str, str]
 ) -> str:
     """Return the sink's URL for a JDBC URL without ``jdbc:``. Never shows it in an error."""
     parts = urlsplit(url)
-    given = dict(parse_qsl(parts.query))
+    given = {
+        name: value
+        for name, value in parse_qsl(parts.query)
+        if name.lower() not in _JDBC_IGNORED and (name, value) not in _WITHOUT_TLS
+    }
     user = given.pop("user", user)
     password = given.pop("password", password)
+    if scheme == "postgresql" and given.get("ssl") == "true":
+        given = {"sslmode": "verify-full", **given}
+        del given["ssl"]
     if unknown := [name for name in given if name not in allowed]:
         raise ConfigurationError(
             f'write_stream: format "jdbc": the url has {unknown[0]!r}, which only Java\'s driver '
@@ -332,8 +350,9 @@ def _server_url(
     if user is not None:
         secret = f":{quote(password, safe='')}" if password is not None else ""
         login = f"{quote(user, safe='')}{secret}@"
-    query = f"?{urlencode(given)}" if given else ""
-    return f"{scheme}://{login}{parts.netloc or 'localhost'}{parts.path}{query}"
+    renamed = {allowed[name]: value for name, value in given.items()}
+    query = urlencode(renamed, quote_via=quote)  # libpq leaves a + as it is
+    return f"{scheme}://{login}{parts.netloc or 'localhost'}{parts.path}{'?' * bool(query)}{query}"
 
 
 _FORMATS: dict[str, Callable[[Target], Sink]] = {

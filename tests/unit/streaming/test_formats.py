@@ -75,6 +75,36 @@ def test_jdbc_makes_the_databases_own_sink(url: str, shown: type) -> None:
     assert made("jdbc", url=url, dbtable="t", keys="id", user="u").mode == "upsert"
 
 
+@pytest.mark.parametrize(
+    ("url", "made_of_it"),
+    [
+        (
+            "postgresql://db/shop?ApplicationName=my+job&reWriteBatchedInserts=true"
+            "&stringtype=unspecified&connectTimeout=5",
+            "postgresql://db/shop?application_name=my%20job",
+        ),
+        ("postgresql://db/shop?ssl=true", "postgresql://db/shop?sslmode=verify-full"),
+        ("postgresql://db/s?ssl=true&sslmode=require", "postgresql://db/s?sslmode=require"),
+        ("postgresql://db/s?ssl=false&tcpKeepAlive=true", "postgresql://db/s"),
+        (
+            "mysql://db/s?useSSL=false&allowPublicKeyRetrieval=true&rewriteBatchedStatements=true"
+            "&useUnicode=true&characterEncoding=UTF-8",
+            "mysql://u@db/s",
+        ),
+    ],
+)
+def test_properties_of_javas_drivers_that_change_no_row(url: str, made_of_it: str) -> None:
+    login = {"user": "u"} if url.startswith("mysql") else {}
+    assert made("jdbc", url=f"jdbc:{url}", dbtable="t", **login).url == made_of_it
+    assert made("jdbc", url="jdbc:postgresql://db/s", dbtable="t", stringtype="unspecified")
+
+
+@pytest.mark.parametrize("name", ["serverTimezone=CET", "useSSL=true", "sessionVariables=a=1"])
+def test_those_that_could_change_one_are_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=name.partition("=")[0]):
+        made("jdbc", url=f"jdbc:mysql://db/s?{name}", dbtable="t", user="u")
+
+
 def test_tables_of_files_are_changed_by_key() -> None:
     delta = made("delta", path="/d", keys="id, part", op="op")
     assert (delta.keys, delta.op) == (("id", "part"), "op")
@@ -109,7 +139,7 @@ def test_no_error_shows_a_value_of_an_option() -> None:
         made("parquet", path="/d", fs="hunter2", my__password="hunter2")
     assert "hunter2" not in str(error.value)
     with pytest.raises(ConfigurationError) as error:
-        made("jdbc", url="jdbc:postgresql://db/s?ssl=true&password=hunter2", dbtable="t")
+        made("jdbc", url="jdbc:postgresql://db/s?serverTimezone=CET&password=hunter2", dbtable="t")
     assert "hunter2" not in str(error.value)
 
 

@@ -146,7 +146,7 @@ class CheckpointOrigin(Origin):
                 "sources: take a savepoint of that job to change them"
             )
         yield from unfit_offsets(self._directory, self._offsets, uids, job.reading)
-        offsets, topics = offsets_by_uid(self._offsets, uids), self._source.read_topic_ids()
+        offsets, topics = offsets_by_uid(self._offsets, uids), self._source.read_known().topics
         yield from made_again(
             self._directory, offsets, topics, ask_topic_ids(job.reading, offsets), job.reading
         )
