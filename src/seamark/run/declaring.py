@@ -10,6 +10,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from seamark.api.checks import no_class
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource
+from seamark.checkpoint.spark_files import SOURCE_EVOLUTION
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import DecodedSource
@@ -21,6 +22,7 @@ from seamark.run.process import interruptible
 from seamark.spark.connect import require_classic
 from seamark.spark.decoded import decoded
 from seamark.spark.session import require_format, spark_schema, spark_session
+from seamark.spark.state_backend import session_setting
 
 
 def declare_source(
@@ -57,6 +59,8 @@ def declare_source(
     require_format(spark, reader.format)
     stream = spark.readStream.format(reader.format).options(**reader.options)
     try:
+        if session_setting(spark, SOURCE_EVOLUTION, "false") == "true":
+            stream = stream.name(uid)  # Spark refuses a source without one
         read = (stream if reader.schema is None else stream.schema(reader.schema)).load()
     except (ParseException, AnalysisException) as error:
         said = str(error).strip().splitlines()[0]

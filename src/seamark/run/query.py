@@ -90,6 +90,8 @@ _ACCEPT_LEFTOVERS = {"spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 """If a driver dies while writing the first entry of Spark's offset log, it leaves a temporary file,
 and Spark would refuse the location for ever. job.json names the owner of the location. Spark reads
 the setting from the session when its query runs already."""
+_SINK_WITHOUT_NAME = {"spark.sql.streaming.queryEvolution.enableSinkEvolution": "false"}
+"""Spark would ask for a name of the query's one sink, the function that writes to the job's."""
 QUERY_START_S = 120.0
 """How long Spark may take to start a query: meanwhile it reads its checkpoint location."""
 QUERY_END_S = 120.0
@@ -191,7 +193,7 @@ class StreamRun(QueryRun):
         """Return Spark's settings for the query. Raises ConfigurationError for one that the job's
         state or its keyed operators cannot have."""
         spark, keyed = self._spark, self._plan.keyed
-        settings = dict(given)
+        settings = {**given, **_SINK_WITHOUT_NAME}
         if self._stateful:
             settings |= NO_EXCHANGE_REUSE | format_settings(
                 self._name, given_format(spark), self._spark_files, keyed=bool(keyed)

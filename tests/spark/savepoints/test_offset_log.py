@@ -17,6 +17,7 @@ from pyspark.sql.streaming import DataStreamReader
 
 import seamark as sm
 from seamark.checkpoint.spark_files import read_offsets
+from seamark.model.errors import ConfigurationError
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.take.checkpoint import sources_of_job
 from seamark.spark.hadoop_files import open_files
@@ -26,6 +27,7 @@ from tests.threads import RunningJob
 
 VERSION = "spark.sql.streaming.offsetLog.formatVersion"
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+SINK_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSinkEvolution"
 pytestmark = pytest.mark.skipif(
     not hasattr(DataStreamReader, "name"), reason="Spark before 4.2 has one version"
 )
@@ -165,3 +167,33 @@ def test_a_savepoint_holds_it_and_restores_by_uid(
         assert log.startswith("v2\n" if names else "v1\n")
     finally:
         spark.conf.unset(EVOLUTION)
+
+
+@pytest.mark.parametrize("uid", ["in", "in-put"])
+def test_a_declared_source_has_its_uid_for_its_name(
+    tmp_path: Path, spark: SparkSession, named: None, uid: str
+) -> None:
+    put(tmp_path, "a", 1)
+    job = sm.Job("named", checkpoint=sm.CheckpointConfig(storage=f"file://{tmp_path}/store"))
+    source = sm.FileSource(str(tmp_path / "a"), "json", "id BIGINT", ending="latest")
+    if uid == "in-put":
+        with pytest.raises(ConfigurationError, match=r"source 'in-put'.*INVALID_SOURCE_NAME"):
+            job.source(source, uid=uid)
+        return
+    job.sink(job.source(source, uid=uid), sm.FileSink(f"file://{tmp_path}/out", "json"), uid="o")
+    job.run()
+    assert ids(spark, tmp_path / "out") == [1]
+    assert '"in"' in (tmp_path / "store/named/spark/offsets/0").read_text()
+
+
+def test_a_sink_needs_no_name_where_spark_wants_one(
+    tmp_path: Path, spark: SparkSession, version_2: None
+) -> None:
+    spark.conf.set(SINK_EVOLUTION, "true")
+    try:
+        for number in range(2):
+            put(tmp_path, "a", number)
+            run(tmp_path, stream(spark, tmp_path, "a"))
+    finally:
+        spark.conf.unset(SINK_EVOLUTION)
+    assert ids(spark, tmp_path / "out") == [0, 1]
