@@ -4,7 +4,7 @@ Spark's DataFrames. Raises ConfigurationError as soon as a value is wrong."""
 from collections import Counter
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -62,7 +62,7 @@ def declare_source(
         if session_setting(spark, SOURCE_EVOLUTION, "false") == "true":
             stream = stream.name(uid)  # Spark refuses a source without one
         read = (stream if reader.schema is None else stream.schema(reader.schema)).load()
-    except (ParseException, AnalysisException) as error:
+    except (ParseException, AnalysisException, PySparkValueError) as error:
         said = str(error).strip().splitlines()[0]
         raise ConfigurationError(f"source {uid!r}: {source.describe()}: {said}") from None
     if isinstance(source, DecodedSource) and (decoder := source.create_decoder()) is not None:
