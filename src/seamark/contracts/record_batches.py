@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 PART_BYTES = 16 * 2**20
 """Encoders hold a few copies of a part. Smaller parts would cost small rows their speed: a batch of
@@ -39,6 +40,12 @@ def numbers(values: pa.Array) -> Any:
 def nulls(values: pa.Array, *, nan_is_null: bool = False) -> Any:
     """Return which values are null."""
     return numbers(values.is_null(nan_is_null=nan_is_null)).view(bool)
+
+
+def null_where(mask: pa.Array, values: pa.Array) -> pa.Array:
+    """Return the values, null where the mask is true. A null *scalar* for `if_else` makes other
+    texts of those of a slice in pyarrow before 24 (apache/arrow#49410)."""
+    return pc.if_else(mask, pa.nulls(len(values), values.type), values)
 
 
 def constants(*values: bytes) -> pa.BinaryArray:

@@ -56,7 +56,7 @@ def merge(
     others = [field.name for field in table.schema().fields if field.name not in given]
     by = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
     merger = table.merge(
-        rows, by, source_alias="s", target_alias="t", commit_properties=properties,
+        _wide(rows, keys), by, source_alias="s", target_alias="t", commit_properties=properties,
         writer_properties=_without_bounds(table),
         # False: files of the table are skipped by the keys' bounds, and a decimal's are doubles.
         streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys)
@@ -77,6 +77,14 @@ def merge(
             f"{what}, which delta-rs cannot write again ({error}). The decided rows are kept and "
             f"not visible: {SHORTEN}, and start the job again"
         ) from error
+
+
+def _wide(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the rows with offsets of 64 bits: delta-rs joins an epoch's texts of a column, and
+    fails at 2 GiB of them. Not the keys', whose bounds tell it which files to read."""
+    kinds = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    fields = [f if f.name in keys else f.with_type(kinds.get(f.type, f.type)) for f in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def _has_low_bound(table: Any, keys: pa.Table) -> bool:

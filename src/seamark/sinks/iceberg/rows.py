@@ -10,7 +10,8 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from seamark.contracts.record_batches import null_where
 
 
 def read_rows(table: Any, schema: Any, file: Any) -> Iterator[pa.RecordBatch]:
@@ -62,4 +63,4 @@ def _projection() -> Any:
 def _with_nulls(made: Any, found: Any) -> Any:
     if made is None or made.null_count == found.null_count:
         return made
-    return pc.if_else(found.is_valid(), made, pa.scalar(None, made.type))
+    return null_where(found.is_null(), made)

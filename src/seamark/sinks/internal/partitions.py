@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.record_batches import null_where
 from seamark.contracts.text_forms import as_text
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
@@ -84,4 +85,4 @@ def empty_as_null(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBat
 
 def _text(column: pa.Array) -> pa.Array:
     text = as_text(column).cast(pa.string())
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    return null_where(pc.equal(text, ""), text)

@@ -40,9 +40,11 @@ def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
     by = {f"key {position}": rows[key] for position, key in enumerate(keys)}
     last_rows = pa.table({**by, "row": np.arange(number), "deleted": deleted})
     last_rows = last_rows.group_by(list(by)).aggregate([("row", "max"), ("deleted", "any")])
+    last_rows = last_rows.select(["row_max", "deleted_any"]).sort_by("row_max")
     last = last_rows["row_max"]
     what = pc.if_else(
         pc.take(deleted, last), DELETE, pc.if_else(last_rows["deleted_any"], NEW, CHANGED)
     )
-    kept = rows.drop_columns([op] if op else []).take(last)
+    # Not by take: it joins the column's chunks, and fails if these have 2 GiB of text.
+    kept = rows.drop_columns([op] if op else []).filter(pc.is_in(pa.array(np.arange(number)), last))
     return kept.append_column(STAGED_OP, what)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from seamark.contracts.record_batches import null_where
 from seamark.model.schema import Column
 from seamark.sinks.kafka.column_types import NAME, Fields, part_of, record_name
 from seamark.sinks.kafka.value_arrays import (
@@ -151,7 +152,7 @@ def _tagged(number: int, made: pa.Array, wire: int) -> pa.Array:
 
 def _unless_zero(number: int, numbers: Any) -> pa.Array:
     made = _varints(numbers.astype(np.int64).astype(np.uint64))
-    return _tagged(number, pc.if_else(pa.array(numbers != 0), made, None), _VARINT)
+    return _tagged(number, null_where(pa.array(numbers == 0), made), _VARINT)
 
 
 def _varints(numbers: Any) -> pa.Array:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import Refusals, RefusedRow, without
+from seamark.contracts.record_batches import null_where
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import not_utf8
 from seamark.sinks.kafka import topic_facts
@@ -60,7 +61,7 @@ class SelectiveKafkaWriter(KafkaWriter):
         if self._config.topic is None:
             topics = batch.column("topic")
             refused.add(bad := not_utf8(topics), BAD_TOPIC)
-            topics = pc.if_else(bad, None, topics)
+            topics = null_where(pa.array(bad), topics)
             batch = batch.set_column(batch.schema.get_field_index("topic"), "topic", topics)
         partitions = None
         if "partition" in batch.schema.names:

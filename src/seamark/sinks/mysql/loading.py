@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.contracts.record_batches import constants, text_scalar
+from seamark.contracts.record_batches import constants, null_where, text_scalar
 from seamark.contracts.text_forms import as_text
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import pieces
@@ -66,7 +66,7 @@ def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryA
                 f"column {name!r} holds an infinite number, which MySQL has not; replace it, e.g. "
                 f"with nullif({name}, double('Infinity'))"
             )
-        text = pc.if_else(pc.is_nan(column), pa.nulls(1, kind)[0], column).cast(pa.string())
+        text = null_where(pc.is_nan(column), column).cast(pa.string())
         # An integer has no -0.
         text = pc.if_else(pc.equal(text, text_scalar("-0")), text_scalar("-0e0"), text)
     elif pa.types.is_integer(kind) or pa.types.is_decimal(kind):

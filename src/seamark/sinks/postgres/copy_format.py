@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from seamark.contracts.record_batches import constants, nulls, numbers
+from seamark.contracts.record_batches import constants, null_where, nulls, numbers
 from seamark.sinks.postgres.types import TEXTS, ColumnType
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -109,7 +109,7 @@ def _arrays(values: pa.Array, element: ColumnType) -> pa.Array:
         pc.binary_join(lists, _NOTHING),
         _NOTHING,
     )
-    return pc.if_else(values.is_valid(), whole, pa.nulls(1, pa.binary())[0])
+    return null_where(values.is_null(), whole)
 
 
 def _numerics(values: pa.Array) -> Any:

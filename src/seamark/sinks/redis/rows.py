@@ -25,7 +25,14 @@ import pyarrow.compute as pc
 
 from seamark.contracts.dead_letters import Refusals, RefusedRow
 from seamark.contracts.read_back import DELETE
-from seamark.contracts.record_batches import constants, integers, nulls, numbers, text_scalar
+from seamark.contracts.record_batches import (
+    constants,
+    integers,
+    null_where,
+    nulls,
+    numbers,
+    text_scalar,
+)
 from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text, pieces
 from seamark.sinks.redis.committable import PREFIX
@@ -189,7 +196,7 @@ def _cut(
 
 def _unless(deleted: pa.Array | None, values: pa.Array) -> pa.Array:
     """Return the values, null where a row is deleted."""
-    return values if deleted is None else pc.if_else(deleted, pa.nulls(1, _BINARY)[0], values)
+    return values if deleted is None else null_where(deleted, values)
 
 
 def _joined(*pieces: Any) -> pa.Array:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
 
 from seamark.contracts.dead_letters import Refusals
-from seamark.contracts.record_batches import nulls, numbers
+from seamark.contracts.record_batches import null_where, nulls, numbers
 from seamark.contracts.text_forms import as_text, since_1970
 from seamark.sinks.internal.columns import not_utf8
 
@@ -206,7 +206,7 @@ def checked(
         where = np.asarray(where, bool)
         if where.any():
             refused.add(where, f"its column {name!r} {reason}")
-            column = pc.if_else(pa.array(where), pa.nulls(len(column), column.type), column)
+            column = null_where(pa.array(where), column)
 
     given = ~nulls(column)
     if form.kind == "text":
