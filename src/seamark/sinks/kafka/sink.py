@@ -143,8 +143,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         servers = self.bootstrap_servers
         if not isinstance(servers, str) or not all(s.strip() for s in servers.split(",")):
             raise ConfigurationError(
-                f"{name}: bootstrap_servers is {servers!r}; give at least one broker, "
-                'e.g. "localhost:9092"'
+                f"{name}: bootstrap_servers is {servers!r}; give text, 'localhost:9092', several "
+                "brokers with commas between"
             )
         if self.topic is not None and (
             not isinstance(self.topic, str)

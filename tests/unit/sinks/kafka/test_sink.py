@@ -42,6 +42,7 @@ def sink(**changes: Any) -> KafkaSink:
         ({"bootstrap_servers": ""}, ["bootstrap_servers is ''", "localhost:9092"]),
         ({"bootstrap_servers": "a:1,,b:2"}, ["bootstrap_servers"]),
         ({"bootstrap_servers": None}, ["bootstrap_servers is None"]),
+        ({"bootstrap_servers": ["a:1", "b:2"]}, ["['a:1', 'b:2']; give text", "commas"]),
         ({"topic": ""}, ["topic is ''"]),
         ({"topic": "a b"}, ["topic is 'a b'"]),
         ({"topic": "x" * 250}, ["249"]),
