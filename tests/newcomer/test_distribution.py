@@ -28,7 +28,8 @@ USES = {
     "": "sm.CheckpointConfig(interval='5s'); sm.FileSink('/tmp/rows', format='parquet')",
     "driver": "from seamark.model.packages import require_driver_packages as needed; needed(); "
     "import seamark.cli.main, seamark.rest.connections",
-    "spark": "from seamark.spark.jars import require_pyspark; require_pyspark(); import pandas",
+    "spark": "from seamark.spark.jars import require_pyspark; require_pyspark(); import pandas, "
+    "pyspark.sql.streaming.proto.StateMessage_pb2",
     "kafka": KAFKA + "import confluent_kafka, kafka.admin; "
     "import seamark.sinks.kafka.native_library, seamark.sinks.kafka.row_producer",
     "msk": KAFKA + "import aws_msk_iam_sasl_signer.MSKAuthTokenProvider",

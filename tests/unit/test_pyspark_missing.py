@@ -137,6 +137,16 @@ def test_a_driver_without_pandas_is_told_who_needs_it() -> None:
     assert last.startswith("MissingDependencyError: PySpark's mapInArrow needs pandas")
 
 
+def test_a_keyed_function_without_protobuf_is_told_who_needs_it() -> None:
+    done = run(
+        without("google")
+        + "import seamark as sm\nsm.keyed_process(0, 0, 0, uid='a', output_schema=0)\n"
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("MissingDependencyError: keyed_process 'a': Spark's transformWithState")
+    assert "pip install 'protobuf" in last
+
+
 def test_a_driver_without_its_packages_is_one_line() -> None:
     done = run(without("fastapi", "uvicorn") + "import seamark as sm\nsm.KafkaSink\nsm.Job\n")
     assert "Traceback" not in done.stderr

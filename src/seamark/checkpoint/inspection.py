@@ -38,6 +38,7 @@ from seamark.model.errors import (
     DamagedCheckpointError,
     DecisionMissingError,
     RestoreError,
+    UnreadableRecordError,
 )
 from seamark.protocol.states import Seal
 
@@ -104,6 +105,7 @@ def require_sound(
             f"run the job with restore={path!r} again, or delete the directory"
         )
     _require_one_place(store)
+    _require_its_kind(store)
     for attempt in range(_TRIES):
         latest = store.latest_decision()
         epochs = store.epochs()  # an adopted Spark checkpoint is not among them
@@ -141,6 +143,21 @@ def _require_one_place(store: CheckpointStore) -> None:
             "version of Seamark took the path for another one, and its sinks may lack rows. "
             "Begin it anew under another name or storage; to go on from Spark's files all the "
             f"same, move {other} away"
+        )
+
+
+def _require_its_kind(store: CheckpointStore) -> None:
+    """Raise CheckpointError for a directory of sm.Job given to sm.write_stream, or the other way:
+    Spark's files would be looked for, or begun anew, in another place."""
+    try:
+        identity = store.read_identity()
+    except (FileNotFoundError, CorruptRecordError, UnreadableRecordError):
+        return  # new, or told with all that is damaged
+    if identity.spark_directory != store.spark_directory:
+        kind, other = ("sm.Job", "sm.write_stream")[:: 1 if identity.spark_directory else -1]
+        raise CheckpointError(
+            f"{store.uri} holds the checkpoints of job {identity.name!r} of {kind}, where {other} "
+            f"cannot go on; use {kind}, or another storage or checkpointLocation"
         )
 
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
-from seamark.api.checks import no_class
+from seamark.api.checks import a_sink
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
@@ -82,10 +82,10 @@ def sink_options(sink: Sink) -> dict[str, str]:
     ``.options(**sm.sink_options(sm.KafkaSink(…)))``.
 
     Passwords stand in them as they are: Spark keeps a query's options in its driver's memory.
-    Raises ConfigurationError for a sink whose parameters are no texts, numbers or lists of them,
-    such as one with a function.
+    Raises ConfigurationError for what is no sink, and for one whose parameters are no texts,
+    numbers or lists of them, such as one with a function.
     """
-    no_class(sink, "sink_options: sink")
+    a_sink(sink, "sink_options: sink")
     kind = type(sink)
     home = f"{kind.__module__}:{kind.__qualname__}"
     classes = {_load(path): name for name, path in _CLASSES.items() if _is_of(kind, path)}

@@ -8,11 +8,10 @@ from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from seamark.api.checks import no_class
+from seamark.api.checks import a_sink, no_class
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource
 from seamark.checkpoint.spark_files import SOURCE_EVOLUTION
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
-from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import DecodedSource
 from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
@@ -135,10 +134,6 @@ def _twin(type_: DataType) -> str | None:
 def require_sink(sink: Any, what: str, spark: SparkSession) -> None:
     """Raise ConfigurationError for what is no sink, and for one that the session cannot write by.
     `what` names the argument."""
-    no_class(sink, what)
-    if not isinstance(sink, TwoPhaseCommitSink):
-        raise ConfigurationError(
-            f"{what} is {type(sink).__name__}; give a sm.…Sink or your own TwoPhaseCommitSink"
-        )
+    a_sink(sink, what)
     for format_ in sink.spark_formats:
         require_format(spark, format_)

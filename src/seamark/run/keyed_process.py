@@ -4,6 +4,7 @@ Builds Spark's plan; `keyed_operator.py` is the work of its tasks. A job finds i
 in its own plan: the operator's output columns carry a mark, taken off by a projection above.
 """
 
+import importlib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -83,6 +84,7 @@ def keyed_process(
     uid = check_name(uid, "keyed_process: uid")
     what = f"keyed_process {uid!r}"
     require_classic(df, what)
+    _require_protobuf(what)
     if not isinstance(df, DataFrame):
         raise ConfigurationError(f"{what}: give a DataFrame, found {type(df).__name__}")
     if not has_zoned_arrow():
@@ -115,6 +117,18 @@ def keyed_process(
     return rows.select(
         *(F.col(_quoted(c.name)).alias(c.name, metadata=dict(c.metadata)) for c in output)
     )
+
+
+def _require_protobuf(what: str) -> None:
+    """Raise where PySpark's clients of the state cannot be loaded, as its workers
+    would find in the first epoch."""
+    try:
+        importlib.import_module("pyspark.sql.streaming.proto.StateMessage_pb2")
+    except Exception as error:  # protobuf's own for another version is no ImportError
+        raise MissingDependencyError(
+            f"{what}: Spark's transformWithState needs protobuf on driver and executors ({error}): "
+            "pip install 'protobuf>=6.33.5,<8'"
+        ) from None
 
 
 def _keys(df: DataFrame, keys: Any, what: str) -> list[str]:

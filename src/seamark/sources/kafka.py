@@ -119,8 +119,8 @@ class KafkaSource(Ending):
     def __post_init__(self) -> None:
         servers = self.bootstrap_servers
         if not isinstance(servers, str) or not all(
-            part.strip().rpartition(":")[2].isdecimal() and part.strip().rpartition(":")[0]
-            for part in servers.split(",")
+            host and port.isdecimal() and int(port) < 65536
+            for host, _, port in (part.strip().rpartition(":") for part in servers.split(","))
         ):
             raise ConfigurationError(
                 f"KafkaSource: bootstrap_servers is {servers!r}; give 'host:port', several with "

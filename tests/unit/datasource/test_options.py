@@ -225,6 +225,9 @@ def test_what_no_option_can_say() -> None:
         sink_options(sm.WriteAheadSink.foreach_batch(send))
     with pytest.raises(sm.ConfigurationError, match="sink is the class SQLiteSink; make one: SQL"):
         sink_options(sm.SQLiteSink)  # type: ignore[arg-type]
+    for other in "kafka", sm.KafkaSource("k:9092", topics="t"):
+        with pytest.raises(sm.ConfigurationError, match=r"sink is (str|KafkaSource); give a sm.…S"):
+            sink_options(other)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

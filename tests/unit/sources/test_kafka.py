@@ -130,6 +130,7 @@ def test_a_refused_options_value_is_not_shown() -> None:
     ("settings", "named"),
     [
         ({"bootstrap_servers": ""}, ["bootstrap_servers", "''", "host:port"]),
+        ({"bootstrap_servers": "a:99999"}, ["bootstrap_servers is 'a:99999'", "host:port"]),
         ({"bootstrap_servers": "kafka"}, ["bootstrap_servers", "'kafka'"]),
         ({"bootstrap_servers": "a:1,"}, ["bootstrap_servers", "'a:1,'"]),
         ({"bootstrap_servers": ["a:1"]}, ["bootstrap_servers", "['a:1']"]),

@@ -42,6 +42,10 @@ from seamark.sinks.kafka.transactional_id import capped, owner
 from seamark.sinks.kafka.value_forms import FORMS, ValueForm
 from seamark.sinks.kafka.writer import KafkaWriter
 
+_BROKER = re.compile(
+    r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[^]\s]+\]|[^]\[\s:;/]+)(?::(\d+))?", re.IGNORECASE
+)
+"""As librdkafka takes one; with another scheme it would look for a host of that name."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _FORMATS = " or ".join(map(repr, ("json", *FORMS)))
 _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
@@ -85,6 +89,11 @@ def timeout_too_short(sink: "KafkaSink", context: SinkContext) -> Iterator[Findi
 def _as_option(argument: str) -> list[str]:
     name, _, value = argument.partition("=")
     return [f'"{name}"', "True" if value == "True" else value]
+
+
+def _is_broker(text: str) -> bool:
+    found = _BROKER.fullmatch(text.strip())
+    return found is not None and int(found[1] or 0) < 65536
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,10 +150,10 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     def __post_init__(self) -> None:
         name = self._name
         servers = self.bootstrap_servers
-        if not isinstance(servers, str) or not all(s.strip() for s in servers.split(",")):
+        if not isinstance(servers, str) or not all(map(_is_broker, servers.split(","))):
             raise ConfigurationError(
-                f"{name}: bootstrap_servers is {servers!r}; give at least one broker, "
-                'e.g. "localhost:9092"'
+                f"{name}: bootstrap_servers is {servers!r}; give text, 'localhost:9092', several "
+                "brokers with commas between"
             )
         if self.topic is not None and (
             not isinstance(self.topic, str)
