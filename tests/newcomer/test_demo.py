@@ -5,11 +5,13 @@ Then its sinks are damaged by hand, to see the table and the exit code change.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sqlite3
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from seamark.demo import kills, workload
@@ -79,6 +81,24 @@ def test_the_kafka_demo_loses_and_doubles_nothing(newcomer: Newcomer) -> None:
     assert (lost, duplicated) == (0, 0)
     assert EPOCHS * ROWS_PER_EPOCH * 0.75 < clicks < EPOCHS * ROWS_PER_EPOCH
     assert finished.stdout.count("kill -9 of driver") == 1
+
+
+def test_a_demo_that_is_ended_leaves_no_driver(newcomer: Newcomer) -> None:
+    directory = str(newcomer.directory / "demo")
+
+    def drivers() -> list[psutil.Process]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("CLICKS_DIRECTORY") == directory:
+                    found.append(process)
+        return found
+
+    with newcomer.running("seamark demo --directory demo", "demo.log") as demo:
+        newcomer.wait(drivers, "demo.log", demo)
+        demo.terminate()
+        assert demo.wait(60) == 130
+        assert not drivers()
 
 
 def test_the_demo_refuses_a_directory_that_is_in_use(newcomer: Newcomer) -> None:

@@ -1,6 +1,7 @@
 """`seamark dev` and `seamark topic`: real servers on this machine, and topics for trials."""
 
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from enum import Enum
@@ -123,6 +124,8 @@ def demo(
         load_driver(module, "the demo needs it", "demo")
     from seamark.demo.kills import demo as show
 
+    # As Ctrl-C it ends what was started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not show(directory, epochs, rows_per_epoch, kills, with_kafka=kafka):
         raise typer.Exit(BROKEN)
 
