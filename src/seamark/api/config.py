@@ -51,7 +51,7 @@ class CheckpointConfig(Given):
         user's ``~/.seamark/checkpoints`` (SEAMARK_STORAGE).
     savepoint_dir: the place of savepoints requested without a directory; a URI as above.
     interval: time between the starts of two epochs; 0 starts each epoch as soon as the last one
-        ends. A bounded job does not wait for it.
+        ends. A bounded job does not wait for it. A number is below 1000: Flink's are milliseconds.
     mode: ``"exactly-once"``; ``"at-least-once"``: sinks become visible before the decision, so a
         replay after a failure duplicates; ``"at-most-once"``: an epoch is decided before it is
         processed, so a failure loses it.
@@ -130,6 +130,11 @@ class CheckpointConfig(Given):
         if self.savepoint_dir is not None:
             checked("savepoint_dir", storage_uri(self.savepoint_dir, prefix + "savepoint_dir"))
         checked("interval_s", seconds(self.interval, prefix + "interval"))
+        if isinstance(self.interval, int | float) and self.interval >= 1000:
+            raise ConfigurationError(
+                f"{prefix}interval is {self.interval!r}, in seconds; Flink's numbers are "
+                f"milliseconds: give text, '{self.interval}ms' or '{self.interval}s'"
+            )
         checked("timeout_s", seconds(self.timeout, prefix + "timeout", least_s=0.01))
         checked("min_pause_s", seconds(self.min_pause, prefix + "min_pause"))
         downtime_s = seconds(self.tolerated_downtime, prefix + "tolerated_downtime")

@@ -83,7 +83,7 @@ class StreamJob(Job):
         given.setdefault("interval", 0)
         given["storage"] = place.storage
         if trigger.interval_s is not None:
-            given["interval"] = trigger.interval_s
+            given["interval"] = timedelta(seconds=trigger.interval_s)
         super().__init__(place.name, CheckpointConfig(**given), output_mode, rest=rest)
         declared = self.declaration
         # Else a seamark.toml for the command line would send the query to another checkpoint.

@@ -70,6 +70,7 @@ def test_values_as_text_numbers_and_objects() -> None:
         ("savepoint_dir", True, "give a URI"),
         ("interval", "often", "not a duration"),
         ("interval", float("nan"), "not a duration"),
+        ("interval", 5000, "give text, '5000ms' or '5000s'"),
         ("timeout", -1, "not a duration"),
         ("timeout", True, "not a duration"),
         ("timeout", 0, "at least 10 ms"),
