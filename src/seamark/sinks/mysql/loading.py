@@ -143,8 +143,8 @@ class Loader:
         """Load every row unchanged, or raise WriteRefusedError."""
         if why := self.refusal(batch):
             raise WriteRefusedError(
-                f"MySQL table {self._table} does not take the rows as they are: {why}. Widen the "
-                "column, or change the rows before the sink"
+                f"MySQL table {self._table} does not take the rows as they are: {why}. Raise "
+                "that limit or widen the column, or change the rows before the sink"
             )
 
     def refusal(self, batch: pa.RecordBatch) -> str:
