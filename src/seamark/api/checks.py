@@ -11,7 +11,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
-from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.errors import ConfigurationError
 
 E = TypeVar("E", bound=Enum)
@@ -96,15 +95,6 @@ def no_class(value: Any, setting: str) -> None:
     if isinstance(value, type):
         name = value.__name__
         raise ConfigurationError(f"{setting} is the class {name}; make one: {name}(…)")
-
-
-def a_sink(value: Any, setting: str) -> None:
-    """Raise for what is no sink, such as a source, a sink's class or its name."""
-    no_class(value, setting)
-    if not isinstance(value, TwoPhaseCommitSink):
-        raise ConfigurationError(
-            f"{setting} is {type(value).__name__}; give a sm.…Sink or your own TwoPhaseCommitSink"
-        )
 
 
 def called_with(function: Callable[..., Any], arguments: int, setting: str, wanted: str) -> None:

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
+from seamark.api.checks import no_class
 from seamark.api.config import CheckpointConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.source import CommitsOffsets, Source
@@ -18,6 +19,15 @@ SPARK_DIRECTORY = "spark"
 """The Spark checkpoint location below a job's directory."""
 ON_BAD_ROW = ("fail", "dead_letter")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def a_sink(value: Any, setting: str) -> None:
+    """Raise for what is no sink, such as a source, a sink's class or its name."""
+    no_class(value, setting)
+    if not isinstance(value, TwoPhaseCommitSink):
+        raise ConfigurationError(
+            f"{setting} is {type(value).__name__}; give a sm.…Sink or your own TwoPhaseCommitSink"
+        )
 
 
 @dataclass(frozen=True)

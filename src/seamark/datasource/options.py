@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
-from seamark.api.checks import a_sink
+from seamark.api.declarations import a_sink
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError

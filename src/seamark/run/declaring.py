@@ -8,8 +8,8 @@ from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from seamark.api.checks import a_sink, no_class
-from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource
+from seamark.api.checks import no_class
+from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource, a_sink
 from seamark.checkpoint.spark_files import SOURCE_EVOLUTION
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
 from seamark.contracts.source import DecodedSource
