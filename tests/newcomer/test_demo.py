@@ -95,7 +95,9 @@ def test_a_demo_that_is_ended_leaves_no_driver(newcomer: Newcomer) -> None:
         return found
 
     with newcomer.running("seamark demo --directory demo", "demo.log") as demo:
-        newcomer.wait(drivers, "demo.log", demo)
+        log = newcomer.directory / "demo/driver-1.log"
+        newcomer.wait(lambda: log.exists() and log.stat().st_size, "demo.log", demo)
+        assert drivers()
         demo.terminate()
         assert demo.wait(60) == 130
         assert not drivers()
