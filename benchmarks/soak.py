@@ -169,7 +169,7 @@ def halves(samples: Sequence[Sample]) -> list[str]:
     """Return a line for each thing held: its median in the first and in the second half of the run,
     and the most. Drivers younger than SETTLED_S are left out."""
     settled = [s for s in samples if s.age_s > SETTLED_S]
-    middle = samples[-1].time_s / 2
+    middle = max((s.time_s for s in samples), default=0.0) / 2
     lines = ["| held | first half | second half | at most |", "|---|---|---|---|"]
     for field in fields(Sample)[3:]:
         first, second = (

@@ -22,7 +22,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def a_sink(value: Any, setting: str) -> None:
-    """Raise for what is no sink, such as a source, a sink's class or its name."""
+    """Raise ConfigurationError for what is no sink, such as a source, a sink's class or its name.
+    `setting` names it in the error."""
     no_class(value, setting)
     if not isinstance(value, TwoPhaseCommitSink):
         raise ConfigurationError(

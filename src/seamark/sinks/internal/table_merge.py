@@ -46,5 +46,7 @@ def reduced(rows: pa.Table, keys: Sequence[str], op: str) -> pa.Table:
         pc.take(deleted, last), DELETE, pc.if_else(last_rows["deleted_any"], NEW, CHANGED)
     )
     # Not by take: it joins the column's chunks, and fails if these have 2 GiB of text.
-    kept = rows.drop_columns([op] if op else []).filter(pc.is_in(pa.array(np.arange(number)), last))
+    is_last = np.zeros(number, bool)
+    is_last[last.to_numpy()] = True
+    kept = rows.drop_columns([op] if op else []).filter(pa.array(is_last))
     return kept.append_column(STAGED_OP, what)
