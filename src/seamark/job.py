@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+from seamark.api.checks import one_of
 from seamark.api.config import CheckpointConfig
 from seamark.api.declarations import JobDeclaration
 from seamark.api.ephemeral_storage import storage_directory
@@ -453,11 +454,7 @@ class Job:
                 f"Job {declared.name!r}: nothing says where savepoints go; give a directory, or "
                 "CheckpointConfig(savepoint_dir=…)"
             )
-        if type_ not in SAVEPOINT_TYPES:
-            raise ConfigurationError(
-                f"Job {declared.name!r}: savepoint type is {type_!r}; give "
-                + " or ".join(map(repr, SAVEPOINT_TYPES))
-            )
+        one_of(type_, SAVEPOINT_TYPES, f"Job {declared.name!r}: savepoint type")
         uri = storage_uri(directory, "savepoint: directory")
         supervisor = self._running()
         run, spark = supervisor.running(), self._session()

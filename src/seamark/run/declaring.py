@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from seamark.api.checks import no_class
+from seamark.api.checks import no_class, one_of
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource, a_sink
 from seamark.checkpoint.spark_files import SOURCE_EVOLUTION
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
@@ -92,10 +92,7 @@ def declare_sinks(
     made = interruptible(
         DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
     )
-    if on_bad_row not in ON_BAD_ROW:
-        raise ConfigurationError(
-            f"sink {uid!r}: on_bad_row is {on_bad_row!r}; give {' or '.join(map(repr, ON_BAD_ROW))}"
-        )
+    one_of(on_bad_row, ON_BAD_ROW, f"sink {uid!r}: on_bad_row")
     if (on_bad_row == "dead_letter") != (dead_letters is not None):
         raise ConfigurationError(
             f"sink {uid!r}: on_bad_row is {on_bad_row!r} and dead_letters is {dead_letters!r}; "

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from seamark.api.checks import as_option, one_of
 from seamark.api.config import CheckpointConfig
 from seamark.api.rest_config import RestConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
@@ -110,7 +111,7 @@ class DataStreamWriter:
         for name in [name for name in self._options if name.lower() == key.lower()]:
             del self._options[name]
         if value is not None:
-            self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            self._options[key] = as_option(value)
         return self
 
     def options(self, **options: object) -> "DataStreamWriter":
@@ -122,11 +123,7 @@ class DataStreamWriter:
     def outputMode(self, outputMode: str) -> "DataStreamWriter":
         """Set Spark's output mode: append, update or complete."""
         mode = _text(outputMode, "outputMode").lower()
-        if mode not in OUTPUT_MODES:
-            raise ConfigurationError(
-                f"write_stream: outputMode is {outputMode!r}; give "
-                + ", ".join(map(repr, OUTPUT_MODES))
-            )
+        one_of(mode, OUTPUT_MODES, "write_stream: outputMode")
         self._output_mode = mode
         return self
 
