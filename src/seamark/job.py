@@ -57,9 +57,8 @@ from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
 from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink, with_storable_names
-from seamark.spark.connect import require_classic
 from seamark.spark.planned_query import name_part, refuse_unsupported
-from seamark.spark.session import query_settings, spark_session
+from seamark.spark.session import query_settings, require_stream, spark_session
 from seamark.spark.state_backend import backend_settings
 from seamark.verify.audit.one_job import answer_audit
 
@@ -120,9 +119,7 @@ class Job:
         Another program finds its state again under this name.
         """
         uid = self.declaration.claim_uid(uid, "an operator")
-        require_classic(dataframe, f"operator {uid!r}")
-        if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-            raise ConfigurationError(f"operator {uid!r}: give the streaming DataFrame it makes")
+        require_stream(dataframe, f"operator {uid!r}")
         self.declaration.operators[uid] = dataframe
         name_part(dataframe, self.declaration.key, uid, source=False)
         return dataframe

@@ -20,7 +20,7 @@ from seamark.run.dead_letters import check_takes_dead_letters
 from seamark.run.process import interruptible
 from seamark.spark.connect import require_classic
 from seamark.spark.decoded import decoded
-from seamark.spark.session import require_format, spark_schema, spark_session
+from seamark.spark.session import require_format, require_stream, spark_schema, spark_session
 from seamark.spark.state_backend import session_setting
 
 
@@ -74,11 +74,7 @@ def declare_sinks(
     dataframe: Any, sink: Any, uid: str, on_bad_row: str, dead_letters: Any
 ) -> list[DeclaredSink]:
     """Return the sink, followed by its dead-letter sink if it has one."""
-    require_classic(dataframe, f"sink {uid!r}")
-    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-        raise ConfigurationError(
-            f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
-        )
+    require_stream(dataframe, f"sink {uid!r}")
     require_sink(sink, f"sink {uid!r}", dataframe.sparkSession)
     if dead_letters is not None:
         require_sink(dead_letters, f"sink {uid!r}: dead_letters", dataframe.sparkSession)

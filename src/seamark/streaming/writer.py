@@ -22,7 +22,7 @@ from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
 from seamark.run.declaring import require_sink
 from seamark.sinks.write_ahead import WriteAheadSink
-from seamark.spark.connect import require_classic
+from seamark.spark.session import require_stream
 from seamark.streaming.formats import Options, Place, sink_of
 from seamark.streaming.job import StreamJob, Trigger
 from seamark.streaming.query import StreamQuery
@@ -52,12 +52,7 @@ def write_stream(
         `storage` is said by ``checkpointLocation``, and `interval` by the trigger.
     rest: as for `Job`. `on_bad_row`, `dead_letters`: as for `Job.sink`.
     """
-    require_classic(dataframe, "write_stream")
-    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-        raise ConfigurationError(
-            "write_stream: give a streaming DataFrame, read with spark.readStream; found "
-            + ("one that is not streaming" if isinstance(dataframe, DataFrame) else repr(dataframe))
-        )
+    require_stream(dataframe, "write_stream")
     for given, what in ((sink, "sink"), (dead_letters, "dead_letters")):
         if given is not None:
             require_sink(given, f"write_stream: {what}", dataframe.sparkSession)
