@@ -76,4 +76,4 @@ class Actions:
     def cancel(self) -> None:
         """Begin to cancel the job."""
         self._cancelled = True
-        self.job.cancel()
+        self.job.supervisor().cancel()
