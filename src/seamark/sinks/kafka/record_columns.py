@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.internal.columns import cast_to_text, check_columns, to_json
-from seamark.sinks.kafka.avro_schema import AvroSchema
+from seamark.sinks.kafka import avro_schema
 from seamark.sinks.kafka.value_forms import FORMS
 
 ROUTING = ("topic", "partition", "headers")
@@ -75,7 +75,7 @@ class RecordColumns:
 
     def _text(self, columns: Sequence[Column]) -> str:
         if self.value_schema is not None:
-            return AvroSchema.of(columns, self.value_schema, self.topic, self.name).text
+            return avro_schema.schema_of(columns, self.topic, self.name, self.value_schema)
         return FORMS[self.value_format or ""].schema_of(columns, self.topic, self.name)
 
     def _parts(self, schema: Schema) -> "_Parts":
