@@ -216,17 +216,12 @@ class DataStreamWriter:
         Spark's. Returns when Spark's query has started. Raises PreflightError,
         DamagedCheckpointError and the like before anything is written, and Spark's errors.
         """
-        self.options(**options)
-        if path is not None:
-            self.option("path", path)
-        if format is not None:
-            self.format(format)
-        if outputMode is not None:
-            self.outputMode(outputMode)
-        if partitionBy is not None:
-            self.partitionBy(partitionBy)
-        if queryName is not None:
-            self.queryName(queryName)
+        self.options(**options, **({} if path is None else {"path": path}))
+        methods: tuple[Any, ...] = self.format, self.outputMode, self.partitionBy, self.queryName
+        given = format, outputMode, partitionBy, queryName
+        for method, value in zip(methods, given, strict=True):
+            if value is not None:
+                method(value)
         return self._job().start()
 
     def toTable(
@@ -269,9 +264,8 @@ class DataStreamWriter:
                 )
             sink = sink_of(kind, given, self._columns(self._partition_by), place)
         elif self._format is not None or given or self._partition_by:
-            methods = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
-                self._partition_by
-            )
+            also = {"format": self._format is not None, "partitionBy": self._partition_by}
+            methods = [name for name, is_given in also.items() if is_given]
             raise ConfigurationError(
                 f"write_stream: {', '.join([*methods, *given])} and a sink are given; the sink "
                 "says it all: leave the others out"
