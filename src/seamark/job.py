@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
+from seamark.api.checks import one_of
 from seamark.api.config import CheckpointConfig
 from seamark.api.declarations import JobDeclaration
 from seamark.api.ephemeral_storage import storage_directory
@@ -56,9 +57,8 @@ from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
 from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink, with_storable_names
-from seamark.spark.connect import require_classic
 from seamark.spark.planned_query import name_part, refuse_unsupported
-from seamark.spark.session import query_settings, spark_session
+from seamark.spark.session import query_settings, require_stream, spark_session
 from seamark.spark.state_backend import backend_settings
 from seamark.verify.audit.one_job import answer_audit
 
@@ -119,9 +119,7 @@ class Job:
         Another program finds its state again under this name.
         """
         uid = self.declaration.claim_uid(uid, "an operator")
-        require_classic(dataframe, f"operator {uid!r}")
-        if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-            raise ConfigurationError(f"operator {uid!r}: give the streaming DataFrame it makes")
+        require_stream(dataframe, f"operator {uid!r}")
         self.declaration.operators[uid] = dataframe
         name_part(dataframe, self.declaration.key, uid, source=False)
         return dataframe
@@ -271,27 +269,10 @@ class Job:
             audit = partial(answer_audit, spark, declared, self._storage)
             answer_request(spark, declared, self._storage, self._secrets, Path(file), audit)
             raise SystemExit(0)  # the program must not run on after the answer
-        given = os.environ.get(RESTORE_VARIABLE)
         if is_meant:
             how = how.overridden(os.environ)
             os.environ.pop(EXPECTING_VARIABLE, None)
-        else:
-            if given and given not in _begun and declared.directory not in jobs_in(self._storage):
-                # Maybe --job is misspelled, and this is the job to be restored.
-                raise ConfigurationError(
-                    f"Job {declared.name!r}: seamark run -s begins the job {named!r} with {given}, "
-                    "and this one would begin anew before it; start that one first, or correct "
-                    "--job"
-                )
-            given = None
-        if given and (first := _begun.setdefault(given, self._directory)) != self._directory:
-            # Sources and operators named by number would silently take the first job's state.
-            raise ConfigurationError(
-                f"Job {declared.name!r}: seamark run -s has begun {first} with {given}, and the "
-                f"program starts {self._directory} too; a checkpoint is one job's: name it by "
-                "--job, or run that one from a program of its own"
-            )
-        path = given or restore
+        path = self._given_by_command_line(None if is_meant else named) or restore
         # Its REST interface takes a third of a second to import. Meanwhile Spark plans.
         threading.Thread(target=import_module, args=["seamark.job_run"]).start()
         plan = JobPlan(declared)
@@ -306,21 +287,34 @@ class Job:
         refuse_unsupported(plan.stream, declared.output_mode)
         from seamark.job_run import JobRun
 
-        self._run = JobRun(
-            plan,
-            at,
-            self._trigger(in_real_time),
-            self._spark_settings(spark, how.parallelism, in_real_time),
-            redactor,
-            self._rest,
-            shown={
-                "settings": self._settings,
-                "checkpoints": self.checkpoints,
-                "take_savepoint": self._take,
-                "restore_plan": self.restore_plan,
-            },
-        )
+        shown = {"settings": self._settings, "checkpoints": self.checkpoints}
+        shown |= {"take_savepoint": self._take, "restore_plan": self.restore_plan}
+        settings = self._spark_settings(spark, how.parallelism, in_real_time)
+        trigger = self._trigger(in_real_time)
+        self._run = JobRun(plan, at, trigger, settings, redactor, self._rest, shown)
         return self._run
+
+    def _given_by_command_line(self, other: str | None) -> str | None:
+        """Return what `seamark run -s` begins this job with; None if it names the job `other`."""
+        given, job = os.environ.get(RESTORE_VARIABLE), f"Job {self.declaration.name!r}"
+        if not given:
+            return None
+        if other is not None:
+            if given not in _begun and self.declaration.directory not in jobs_in(self._storage):
+                # Maybe --job is misspelled, and this is the job to be restored.
+                raise ConfigurationError(
+                    f"{job}: seamark run -s begins the job {other!r} with {given}, and this one "
+                    "would begin anew before it; start that one first, or correct --job"
+                )
+            return None
+        if (first := _begun.setdefault(given, self._directory)) != self._directory:
+            # Sources and operators named by number would silently take the first job's state.
+            raise ConfigurationError(
+                f"{job}: seamark run -s has begun {first} with {given}, and the program starts "
+                f"{self._directory} too; a checkpoint is one job's: name it by --job, or run that "
+                "one from a program of its own"
+            )
+        return given
 
     def _trigger(self, in_real_time: bool) -> Mapping[str, Any]:
         """Return the arguments of ``DataStreamWriter.trigger`` for the query."""
@@ -453,11 +447,7 @@ class Job:
                 f"Job {declared.name!r}: nothing says where savepoints go; give a directory, or "
                 "CheckpointConfig(savepoint_dir=…)"
             )
-        if type_ not in SAVEPOINT_TYPES:
-            raise ConfigurationError(
-                f"Job {declared.name!r}: savepoint type is {type_!r}; give "
-                + " or ".join(map(repr, SAVEPOINT_TYPES))
-            )
+        one_of(type_, SAVEPOINT_TYPES, f"Job {declared.name!r}: savepoint type")
         uri = storage_uri(directory, "savepoint: directory")
         supervisor = self._running()
         run, spark = supervisor.running(), self._session()

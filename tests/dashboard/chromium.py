@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from seamark.dev.server_process import NotToBeHadError
+from tests.servers.needed import NotToBeHadError
 
 PATIENCE_MS = 60_000
 

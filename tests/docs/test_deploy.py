@@ -19,9 +19,8 @@ import yaml
 from typer.testing import CliRunner
 
 from seamark.cli.main import app
-from seamark.dev.server_process import NotToBeHadError
 from tests.chaos.driver import REPOSITORY
-from tests.servers.needed import needed
+from tests.servers.needed import NotToBeHadError, needed
 
 DEPLOY = REPOSITORY / "docs/deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))

@@ -17,9 +17,10 @@ import urllib.request
 from email.utils import formatdate
 from pathlib import Path
 
-from seamark.dev.server_process import NotToBeHadError, ServerProcess
+from seamark.dev.server_process import ServerProcess
 from seamark.spark.jars import cache_directory
 from tests.servers.front import StoreFront
+from tests.servers.needed import NotToBeHadError
 
 VERSION = "3.35.0"
 ACCOUNT = "devstoreaccount1"

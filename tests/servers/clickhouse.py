@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from seamark.dev.server_process import NotToBeHadError, ServerProcess
+from seamark.dev.server_process import ServerProcess
 from seamark.spark.jars import cache_directory
 from tests.servers.memory import server_directory
+from tests.servers.needed import NotToBeHadError
 
 ROOT = Path(__file__).parents[2]
 _OF_HTTP = ("wait_end_of_query",)

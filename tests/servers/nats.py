@@ -19,9 +19,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from seamark.dev.server_process import NotToBeHadError, ServerProcess
+from seamark.dev.server_process import ServerProcess
 from seamark.spark.jars import cache_directory
 from tests.servers.memory import server_directory
+from tests.servers.needed import NotToBeHadError
 
 
 class NatsServer(ServerProcess):

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamark.dev.server_process import NotToBeHadError
 from seamark.model.errors import MissingDependencyError
+
+
+class NotToBeHadError(Exception):
+    """A server cannot be started here; names the attempts."""
 
 
 @contextlib.contextmanager

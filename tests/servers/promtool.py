@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from seamark.dev.server_process import NotToBeHadError
+from tests.servers.needed import NotToBeHadError
 
 
 def find_promtool(directory: Path) -> Path:

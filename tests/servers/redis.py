@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seamark.dev.server_process import NotToBeHadError, ServerProcess
+from seamark.dev.server_process import ServerProcess
 from tests.servers.memory import server_directory
+from tests.servers.needed import NotToBeHadError
 
 PASSWORD = "s3cr3t/p@ss"
 _SETTINGS = {

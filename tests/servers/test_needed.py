@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.dev.server_process import NotToBeHadError
 from seamark.model.errors import MissingDependencyError
-from tests.servers.needed import needed
+from tests.servers.needed import NotToBeHadError, needed
 
 
 @pytest.mark.parametrize("error", [NotToBeHadError, MissingDependencyError])

@@ -6,7 +6,7 @@ Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
@@ -21,15 +21,16 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", re.IGNORECASE)
 
 
-def whole_number(value: Any, setting: str, *, least: int, other: str = "") -> int:
-    """Return `value` if it is an integer (not a bool) of at least `least`. `other` names the
+def whole_number(
+    value: Any, setting: str, *, least: int, most: float = math.inf, other: str = ""
+) -> int:
+    """Return `value` if it is an integer (not a bool) within the given bounds. `other` names the
     setting's other allowed values, for the message."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return value
+    bounds = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
     alternative = f", or {other}" if other else ""
-    raise ConfigurationError(
-        f"{setting} is {value!r}; give a whole number of at least {least}{alternative}"
-    )
+    raise ConfigurationError(f"{setting} is {value!r}; give a whole number {bounds}{alternative}")
 
 
 def number(
@@ -88,6 +89,27 @@ def member(kind: type[E], value: Any, setting: str) -> E:
     except ValueError:
         allowed = ", ".join(repr(m.value) for m in kind)
         raise ConfigurationError(f"{setting} is {value!r}; allowed are {allowed}") from None
+
+
+def texts(values: Any, setting: str) -> dict[str, str]:
+    """Return options as Spark and Kafka's clients write them: text to text, True as ``true``. The
+    error shows no value: it may be a secret."""
+    if not isinstance(values, Mapping):
+        raise ConfigurationError(f"{setting} is a {type(values).__name__}; give a dict")
+    for name, value in values.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"{setting} has the key {name!r}; keys are text")
+        if not isinstance(value, str | int | float):
+            raise ConfigurationError(
+                f"{setting}: option {name!r} has a value of type {type(value).__name__}; give "
+                "text, a number or a bool"
+            )
+    return {name: as_option(value) for name, value in values.items()}
+
+
+def as_option(value: object) -> str:
+    """Return a value as the text of an option."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def no_class(value: Any, setting: str) -> None:

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamark.api.checks import no_class
+from seamark.api.checks import no_class, one_of
 from seamark.api.config import CheckpointConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.source import CommitsOffsets, Source
@@ -99,11 +99,7 @@ class JobDeclaration:
         check_name(self.name, "Job: name")
         self.directory = self.directory or self.name
         self.query_name = self.name if self.query_name == "" else self.query_name
-        if self.output_mode not in OUTPUT_MODES:
-            raise ConfigurationError(
-                f"Job {self.name!r}: output_mode is {self.output_mode!r}; "
-                f"allowed are {', '.join(map(repr, OUTPUT_MODES))}"
-            )
+        one_of(self.output_mode, OUTPUT_MODES, f"Job {self.name!r}: output_mode")
 
     @property
     def bounded(self) -> bool:

@@ -5,7 +5,6 @@ On the loopback address it is for everybody on this machine, elsewhere for those
 """
 
 import contextlib
-import os
 import secrets
 import signal
 import socket
@@ -22,7 +21,7 @@ from seamark.dashboard.routes import make_app
 from seamark.jobs.token import token_in
 from seamark.model.errors import ConfigurationError, PreflightError, UserError
 from seamark.rest.connections import Connections, guarded_server
-from seamark.rest.server import bound, check_certificate, own_address
+from seamark.rest.server import bound, check_certificate, url_of
 
 CONNECTIONS = 512
 
@@ -92,15 +91,13 @@ def run_dashboard(
         connections,
         keep_alive_s=30,
         timeout_graceful_shutdown=2,
-        **({"ssl_certfile": config.certificate} if config.certificate else {}),
+        ssl_certfile=config.certificate,
     )
     # uvicorn ends at a signal, and then sends it again.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    host = own_address(os.environ) if config.address in ("0.0.0.0", "::") else config.address
-    place = f"[{host}]" if ":" in host else host
-    told = "" if served.token_file or login.header else f"#token={login.token}"
-    announce(f"{config.scheme}://{place}:{listener.getsockname()[1]}/{told}")
+    token = "" if served.token_file or login.header else f"#token={login.token}"
+    announce(f"{url_of(config, listener)}/{token}")
     with contextlib.suppress(KeyboardInterrupt):
         server.run(sockets=[listener])
 

@@ -17,7 +17,6 @@ import shutil
 import signal
 import socket
 import tempfile
-import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from seamark.dev.java_server import JavaServer, LocalServers, free_ports, require_free
+from seamark.files.deadline import Deadline
 from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
 from seamark.spark.jars import find_java, kafka_broker_jars
@@ -157,9 +157,7 @@ class LocalKafka(LocalServers):
             for node in nodes:
                 node.send(signal.SIGCONT)
                 node.send(signal.SIGTERM)
-            deadline = time.monotonic() + STOP_TIMEOUT_S
-            while any(node.alive() for node in nodes) and time.monotonic() < deadline:
-                time.sleep(0.05)
+            Deadline(STOP_TIMEOUT_S).wait_for(lambda: not any(node.alive() for node in nodes))
         for node in nodes:
             node.kill()
         if self._temporary:

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 START_DEADLINE_S = 60.0
 
 
-class NotToBeHadError(Exception):
-    """A server cannot be started here; names the attempts."""
-
-
 class ServerProcess(ABC):
     """A context manager: a new, empty server on a port of the loopback address. `root` is its own
     directory, deleted in the end; `settings` are its configuration."""

@@ -53,12 +53,17 @@ class Deadline:
     """A moment by the monotonic clock: made once for a piece of work, handed to each wait in it."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
         self._at = time.monotonic() + seconds
 
     def left_s(self) -> float:
         """Return the seconds that a wait may still take; 0 or less when it has passed."""
         return self._at - time.monotonic()
+
+    def wait_for(self, done: Callable[[], object], pause_s: float = 0.05) -> bool:
+        """Return whether `done` was true before it passed."""
+        while not (is_done := done()) and self.left_s() > 0:
+            time.sleep(pause_s)
+        return bool(is_done)
 
 
 def call_within(seconds: float, function: Callable[[], T]) -> T:
@@ -66,13 +71,12 @@ def call_within(seconds: float, function: Callable[[], T]) -> T:
 
     After CallHangsError `function` may still do its work. Many threads may call at once.
     """
-    deadline = Deadline(seconds)
     try:
         thread = _idle.pop()
     except IndexError:
         thread = CallThread("seamark-call")
     try:
-        return thread.call(function, deadline.left_s)
+        return thread.call(function, Deadline(seconds).left_s)
     finally:
         if thread.idle:
             _idle.append(thread)

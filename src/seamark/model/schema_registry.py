@@ -71,6 +71,12 @@ def no_column(owner: str, path: str, why: str) -> ConfigurationError:
     )
 
 
+def no_schema(owner: str, kind: str, error: Exception, schema: SchemaText) -> ConfigurationError:
+    """Return the error for the text of a reader's schema that is none of this kind."""
+    why = f"{type(error).__name__}: {error}"
+    return ConfigurationError(f"{owner}: the reader's schema is no {kind} ({why}): {schema.text}")
+
+
 def client_module(owner: str) -> Any:
     """Return Confluent's module of the registry; raises MissingDependencyError."""
     needs = f"{owner}: the client of the schema registry is not installed"

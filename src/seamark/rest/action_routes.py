@@ -53,9 +53,8 @@ def job_action_routes(actions: Actions) -> APIRouter:
         """Take a checkpoint now, without waiting for the interval."""
         actions.check(jid)
         asked = trigger or models.TriggerRequest()
-        return begin(
-            "checkpoint", asked, job.trigger_checkpoint, lambda epoch: {"checkpointId": epoch}
-        )
+        start = job.supervisor().trigger_checkpoint
+        return begin("checkpoint", asked, start, lambda epoch: {"checkpointId": epoch})
 
     @router.post("/jobs/{jid}/savepoints", **changing)
     def take_savepoint(
@@ -63,7 +62,7 @@ def job_action_routes(actions: Actions) -> APIRouter:
     ) -> models.TriggerResponse:
         """Take a savepoint; the job goes on, unless `cancel-job` cancels it."""
         asked = request or models.SavepointRequest()
-        then = job.cancel if asked.cancel_job else None
+        then = job.supervisor().cancel if asked.cancel_job else None
         return savepoint(jid, asked, asked.target_directory, then)
 
     def savepoint(
@@ -87,10 +86,11 @@ def job_action_routes(actions: Actions) -> APIRouter:
         closing its windows."""
         actions.check(jid)
         asked = request or models.StopRequest()
+        end = job.supervisor().stop
         usual = asked.savepoint and job.checkpoint.savepoint_dir is not None
         if asked.targetDirectory is None and not asked.drain and not usual:
-            return begin("stop", asked, job.stop, lambda state: {"state": state.value})
-        return savepoint(jid, asked, asked.targetDirectory, job.stop, drain=asked.drain)
+            return begin("stop", asked, end, lambda state: {"state": state.value})
+        return savepoint(jid, asked, asked.targetDirectory, end, drain=asked.drain)
 
     @router.patch("/jobs/{jid}", **changing)
     def cancel(

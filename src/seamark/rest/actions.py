@@ -2,11 +2,11 @@
 and the clients waiting for the end. `action_routes.py` has the paths."""
 
 import logging
-import time
 
 from fastapi import HTTPException, Request
 
 from seamark.checkpoint.executions import Sign, unsigned
+from seamark.files.deadline import Deadline
 from seamark.jobs.token import DriverToken
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
@@ -42,11 +42,9 @@ class Actions:
     def close(self) -> None:
         """Called after the job's end: wait until polling clients have been told of the end, at most
         LINGER_S, then take the token back. Without such clients there is no delay."""
-        deadline = time.monotonic() + LINGER_S
-        while time.monotonic() < deadline and (
-            self.operations.are_waited_for() or (self._cancelled and not self._end_told)
-        ):
-            time.sleep(0.05)
+        Deadline(LINGER_S).wait_for(
+            lambda: not self.operations.are_waited_for() and (self._end_told or not self._cancelled)
+        )
         if self._token is not None:
             self._token.delete()
 
@@ -76,4 +74,4 @@ class Actions:
     def cancel(self) -> None:
         """Begin to cancel the job."""
         self._cancelled = True
-        self.job.cancel()
+        self.job.supervisor().cancel()

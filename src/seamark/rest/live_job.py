@@ -126,22 +126,6 @@ class LiveJob(ObservedJob):
         }
         return pages[page]()
 
-    # --- actions on the job
-
-    def trigger_checkpoint(self) -> Future[int]:
-        """Take a checkpoint now, as `Job.trigger_checkpoint`."""
-        return self.supervisor().trigger_checkpoint()
-
-    def stop(self) -> Future[JobState]:
-        """Stop the job, as `Job.stop`; return its final state to come."""
-        self.supervisor().stop()
-        return self.supervisor().outcome
-
-    def cancel(self) -> Future[JobState]:
-        """Cancel the job, as `Job.cancel`; return its final state to come."""
-        self.supervisor().cancel()
-        return self.supervisor().outcome
-
     # --- pages of a whole execution
 
     def kept_pages(self) -> dict[str, Any]:

@@ -11,7 +11,6 @@
 """
 
 import contextlib
-import ipaddress
 import logging
 import os
 import re
@@ -134,8 +133,9 @@ class RestServer:
             target=self._serve, args=[listener], name="seamark-rest", daemon=True
         )
         self._thread.start()
-        port = listener.getsockname()[1]
-        return self._config.advertised_url(port) or f"{self._config.scheme}://{self._host()}:{port}"
+        return self._config.advertised_url(listener.getsockname()[1]) or url_of(
+            self._config, listener
+        )
 
     def _serve(self, listener: socket.socket) -> None:
         # Here, because FastAPI takes a sixth of a second for the pages. Meanwhile the job starts,
@@ -143,20 +143,11 @@ class RestServer:
         connections = Connections(CONNECTIONS)
         app = make_app(self._served, self._actions)
         guarded = Protection(app, self._config, connections, self._actions.allows)
-        tls = {"ssl_certfile": self._config.certificate} if self._config.certificate else {}
-        self._server = guarded_server(guarded, connections, keep_alive_s=5, **tls)
+        tls = self._config.certificate
+        self._server = guarded_server(guarded, connections, keep_alive_s=5, ssl_certfile=tls)
         if self._ends:
             self._server.should_exit = True
         self._server.run(sockets=[listener])
-
-    def _host(self) -> str:
-        address = self._config.address
-        if address in ("0.0.0.0", "::"):  # every address of this machine
-            address = own_address(os.environ)
-        try:
-            return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
-        except ValueError:
-            return address
 
     def allow_changes(self, job_id: str) -> Sign:
         """Called when the job's id is known: make the token to change it. Return its signer."""
@@ -199,6 +190,14 @@ def own_address(environment: Mapping[str, str]) -> str:
         with contextlib.suppress(OSError):
             return socket.gethostbyname(socket.gethostname())
     return environment.get("NM_HOST") or socket.gethostname()
+
+
+def url_of(config: RestConfig, listener: socket.socket) -> str:
+    """Return the address of a server for clients on other machines."""
+    every = config.address in ("0.0.0.0", "::")  # addresses of this machine
+    host = own_address(os.environ) if every else config.address
+    place = f"[{host}]" if ":" in host else host
+    return f"{config.scheme}://{place}:{listener.getsockname()[1]}"
 
 
 def bound(config: RestConfig) -> Listener:

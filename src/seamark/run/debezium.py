@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 
 from seamark.api.checks import one_of
 from seamark.model.errors import ConfigurationError
+from seamark.run.process import columns_of
 from seamark.spark.connect import require_classic
 
 UNREADABLE = "unreadable"
@@ -168,13 +169,7 @@ def _columns(df: DataFrame, schema: str | StructType) -> StructType:
             f"sm.debezium: the DataFrame has no column 'value' (it has {', '.join(df.columns)}); "
             "give the DataFrame of a Kafka source"
         )
-    try:
-        columns = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
-    except Exception as error:
-        raise ConfigurationError(
-            f"sm.debezium: schema is {schema!r}, which is no list of columns "
-            f"({str(error).splitlines()[0]}); give e.g. 'id BIGINT, name STRING'"
-        ) from None
+    columns = columns_of(schema, "sm.debezium")
     names = [name.lower() for name in columns.names]
     if not names or len(set(names)) < len(names):
         raise ConfigurationError(

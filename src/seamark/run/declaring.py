@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from seamark.api.checks import no_class
+from seamark.api.checks import no_class, one_of
 from seamark.api.declarations import ON_BAD_ROW, DeclaredSink, DeclaredSource, a_sink
 from seamark.checkpoint.spark_files import SOURCE_EVOLUTION
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
@@ -20,7 +20,7 @@ from seamark.run.dead_letters import check_takes_dead_letters
 from seamark.run.process import interruptible
 from seamark.spark.connect import require_classic
 from seamark.spark.decoded import decoded
-from seamark.spark.session import require_format, spark_schema, spark_session
+from seamark.spark.session import require_format, require_stream, spark_schema, spark_session
 from seamark.spark.state_backend import session_setting
 
 
@@ -74,11 +74,7 @@ def declare_sinks(
     dataframe: Any, sink: Any, uid: str, on_bad_row: str, dead_letters: Any
 ) -> list[DeclaredSink]:
     """Return the sink, followed by its dead-letter sink if it has one."""
-    require_classic(dataframe, f"sink {uid!r}")
-    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-        raise ConfigurationError(
-            f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
-        )
+    require_stream(dataframe, f"sink {uid!r}")
     require_sink(sink, f"sink {uid!r}", dataframe.sparkSession)
     if dead_letters is not None:
         require_sink(dead_letters, f"sink {uid!r}: dead_letters", dataframe.sparkSession)
@@ -92,10 +88,7 @@ def declare_sinks(
     made = interruptible(
         DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
     )
-    if on_bad_row not in ON_BAD_ROW:
-        raise ConfigurationError(
-            f"sink {uid!r}: on_bad_row is {on_bad_row!r}; give {' or '.join(map(repr, ON_BAD_ROW))}"
-        )
+    one_of(on_bad_row, ON_BAD_ROW, f"sink {uid!r}: on_bad_row")
     if (on_bad_row == "dead_letter") != (dead_letters is not None):
         raise ConfigurationError(
             f"sink {uid!r}: on_bad_row is {on_bad_row!r} and dead_letters is {dead_letters!r}; "

@@ -20,8 +20,7 @@ from seamark.api.checks import one_of
 from seamark.api.declarations import DeclaredSink
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
-from seamark.spark.connect import require_classic
-from seamark.spark.session import spark_schema
+from seamark.spark.session import require_stream, spark_schema
 from seamark.spark.spark_versions import arrow_schema
 
 ZONED = 'ype":"timestamp"'
@@ -117,16 +116,13 @@ def process(
     Spark's, which is never interrupted. Each sink calls the function itself. Raises
     ConfigurationError.
     """
-    require_classic(dataframe, f"process {uid!r}")
-    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-        raise ConfigurationError(
-            f"process {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
-        )
+    require_stream(dataframe, f"process {uid!r}")
     if not callable(function):
         raise ConfigurationError(f"process {uid!r}: function is {function!r}; give a function")
     one_of(mode, _MODES, f"process {uid!r}: mode")
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
-    made = Process(uid, function, mode, _arrow_schema(schema, uid, zone))
+    columns = columns_of(schema, f"process {uid!r}")
+    made = Process(uid, function, mode, arrow_schema(columns, zone))
     named = {"schema": made.schema.names}
     if mode == "row":  # whose dicts keep one of two columns of a name
         named["input"] = dataframe.columns
@@ -180,14 +176,15 @@ def _direct(expressions: Sequence[str]) -> tuple[tuple[str, str, bool], ...] | N
     return tuple(columns)
 
 
-def _arrow_schema(schema: str | StructType, uid: str, zone: str) -> pa.Schema:
+def columns_of(schema: str | StructType, what: str) -> StructType:
+    """Return the columns of DDL text. Raises ConfigurationError; `what` names whose they are."""
     try:
-        made = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+        return schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     except Exception as error:
         raise ConfigurationError(
-            f"process {uid!r}: schema is {schema!r}, which Spark does not read: {error}"
+            f"{what}: schema is {schema!r}, which is no list of columns "
+            f"({str(error).splitlines()[0]}); give e.g. 'id BIGINT, name STRING'"
         ) from None
-    return arrow_schema(made, zone)
 
 
 def check_zone(zone: str, what: str, other_remedy: str = "") -> None:

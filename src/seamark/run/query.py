@@ -433,12 +433,8 @@ class StreamRun(QueryRun):
             failure = error
         # The query is being stopped. Then Spark takes an interrupted call for the end that it is;
         # any other error it logs with the JVM's stack, and py4j's and Seamark's frames in it.
-        until_s = time.monotonic() + STOP_S
-        while time.monotonic() < until_s:
-            if self.query is not None and not self.query.isActive:
-                failure = StoppedError(_INTERRUPTED)
-                break
-            time.sleep(0.01)
+        if Deadline(STOP_S).wait_for(lambda: self.query and not self.query.isActive, 0.01):
+            failure = StoppedError(_INTERRUPTED)
         self._epoch_error = failure
         raise failure  # outside of `except`: without the other errors
 

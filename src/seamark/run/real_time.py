@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from seamark.api.checks import one_of
 from seamark.api.config import CheckpointMode
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.model.errors import ConfigurationError
@@ -70,11 +71,7 @@ def real_time_settings(interval_s: float) -> dict[str, str]:
 def is_real_time(execution: str, plan: JobPlan) -> bool:
     """Return whether `execution` is this mode. Raises ConfigurationError for an unknown value, and,
     with every reason, if the job cannot run in this mode."""
-    if execution not in EXECUTIONS:
-        raise ConfigurationError(
-            f"Job {plan.declared.name!r}: execution is {execution!r}; "
-            f"give {' or '.join(map(repr, EXECUTIONS))}"
-        )
+    one_of(execution, EXECUTIONS, f"Job {plan.declared.name!r}: execution")
     if execution != REAL_TIME:
         return False
     if not has_real_time_mode():

@@ -209,8 +209,9 @@ class Supervisor:
         if self._started or self.cancelled:
             self._settle()
 
-    def stop(self, *, program_ends: bool = False) -> None:
+    def stop(self, *, program_ends: bool = False) -> Future[JobState]:
         """End the job after the epoch under way; `run` returns then. All checkpoints are kept.
+        Return the `outcome` to come.
 
         `program_ends`: the program ends too, so a query cut off is no error.
         """
@@ -219,12 +220,13 @@ class Supervisor:
         run = self._run
         if run is not None:
             run.give_up_recovery()
+        return self.outcome
 
-    def cancel(self) -> None:
-        """End the job at once: the epoch under way is aborted; `run` returns then."""
+    def cancel(self) -> Future[JobState]:
+        """End the job at once, as `stop`: the epoch under way is aborted."""
         self._patience_s = 0.0
         self.cancelled = True
-        self.stop()
+        return self.stop()
 
     def end_with(self, run: StreamRun, ask: Callable[[], object]) -> bool:
         """Call `ask`, which asks for the job's end, unless the job has ended, or has gone on in a

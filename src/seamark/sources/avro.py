@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.model.errors import ConfigurationError, MissingDependencyError
-from seamark.model.schema_registry import SchemaText, no_column
+from seamark.model.errors import MissingDependencyError
+from seamark.model.schema_registry import SchemaText, no_column, no_schema
 from seamark.sources.avro_schemas import (
     MARK,
     MOMENTS,
@@ -63,10 +63,7 @@ class AvroValues:
         except MissingDependencyError:
             raise
         except Exception as error:  # fastavro's, and whatever a wrong structure leads to
-            raise ConfigurationError(
-                f"{name}: the reader's schema is no Avro schema ({type(error).__name__}: {error}): "
-                f"{reader.text}"
-            ) from error
+            raise no_schema(name, "Avro schema", error, reader) from error
         self.type, self._convert = self._typed(value_in(self._reader), "", ())
         for schema in self._named.values():
             for field in schema.get("fields", ()):

@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import ClassVar
 
+from seamark.api.checks import whole_number
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 from seamark.sources.fields import Choice, EventTime, Field, Sequence
 from seamark.sources.settings import moment_of
 
 _DEFAULT_START = "2026-01-01T00:00:00Z"
+_BOUNDS = {
+    "rows_per_second": (1, 10**9), "partitions": (1, 10**4), "seed": (-(2**63), 2**63 - 1),
+    "number_of_rows": (1, 10**12), "rows_per_epoch": (1, 10**12),
+}  # fmt: skip
 
 
 def click_stream() -> dict[str, Field]:
@@ -63,12 +68,9 @@ class DatagenSource:
     """Row i is made again from i."""
 
     def __post_init__(self) -> None:
-        _check(self.rows_per_second, 1, 1_000_000_000, "rows_per_second")
-        _check(self.partitions, 1, 10_000, "partitions")
-        _check(self.seed, -(2**63), 2**63 - 1, "seed")
-        for name in ("number_of_rows", "rows_per_epoch"):
-            if getattr(self, name) is not None:
-                _check(getattr(self, name), 1, 10**12, name)
+        for name, (least, most) in _BOUNDS.items():
+            if (value := getattr(self, name)) is not None:
+                whole_number(value, f"DatagenSource: {name}", least=least, most=most)
         self._start_us()
         fields = click_stream() if self.fields is None else self.fields
         if not isinstance(fields, Mapping) or not fields:
@@ -133,10 +135,3 @@ class DatagenSource:
             )
         since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
         return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def _check(value: object, low: int, high: int, setting: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigurationError(
-            f"DatagenSource: {setting} is {value!r}; give a whole number from {low} to {high}"
-        )

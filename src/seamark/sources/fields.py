@@ -3,15 +3,18 @@
 They only describe the values; `spark/datagen.py` makes the rows from `specification`.
 """
 
+import math
 from collections.abc import Sequence as SequenceOf
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import ClassVar
 
+from seamark.api.checks import number, whole_number
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 
 MAX_TEXT_BYTES = 10_000
-_INT64 = 2**63
+_whole = partial(whole_number, least=-(2**63), most=2**63 - 1)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Sequence(Field):
     kind = "sequence"
 
     def __post_init__(self) -> None:
-        _check_int(self.start, "Sequence: start")
+        _whole(self.start, "Sequence: start")
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class RandomInt(Field):
     kind = "random-int"
 
     def __post_init__(self) -> None:
-        _check_int(self.low, "RandomInt: low")
-        _check_int(self.high, "RandomInt: high")
+        _whole(self.low, "RandomInt: low")
+        _whole(self.high, "RandomInt: high")
         if self.high <= self.low:
             raise ConfigurationError(
                 f"RandomInt: low is {self.low} and high is {self.high}; high must be greater"
@@ -81,10 +84,9 @@ class Choice(Field):
             )
         for value in values:
             if type(value) is int:
-                _check_int(value, "Choice: values has an item that")
+                _whole(value, "Choice: values has an item that")
         object.__setattr__(self, "values", tuple(values))
-        if not _is_number(self.skew) or not 0 <= self.skew <= 10:
-            raise ConfigurationError(f"Choice: skew is {self.skew!r}; give a number from 0 to 10")
+        number(self.skew, "Choice: skew", least=0, most=10)
         if self.weights is None:
             return
         weights = self.weights
@@ -93,7 +95,7 @@ class Choice(Field):
         if (
             not isinstance(weights, SequenceOf)
             or len(weights) != len(values)
-            or not all(_is_number(w) and 0 <= w < float("inf") for w in weights)
+            or not all(type(w) in (int, float) and 0 <= w < math.inf for w in weights)
             or not sum(weights) > 0
         ):
             raise ConfigurationError(
@@ -131,17 +133,4 @@ class Text(Field):
     kind = "text"
 
     def __post_init__(self) -> None:
-        _check_int(self.size_bytes, "Text: size_bytes")
-        if not 1 <= self.size_bytes <= MAX_TEXT_BYTES:
-            raise ConfigurationError(
-                f"Text: size_bytes is {self.size_bytes}; give 1 to {MAX_TEXT_BYTES}"
-            )
-
-
-def _check_int(value: object, setting: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not -_INT64 <= value < _INT64:
-        raise ConfigurationError(f"{setting} is {value!r}; give a whole number of 64 bits")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+        whole_number(self.size_bytes, "Text: size_bytes", least=1, most=MAX_TEXT_BYTES)

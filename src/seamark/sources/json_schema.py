@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.model.errors import ConfigurationError
-from seamark.model.schema_registry import SchemaText, no_column
+from seamark.model.schema_registry import SchemaText, no_column, no_schema
 
 _SCALARS = {
     "string": pa.string(),
@@ -40,16 +39,11 @@ class JsonValues:
             self._documents = {at: json.loads(text) for at, text in reader.references}
             self._documents[""] = json.loads(reader.text)
         except ValueError as error:
-            raise ConfigurationError(
-                f"{name}: the reader's schema is no JSON ({error}): {reader.text}"
-            ) from None
+            raise no_schema(name, "JSON", error, reader) from None
         try:
             self.type = self._typed(self._documents[""], "", "", ())
         except (AttributeError, TypeError) as error:  # a list for an object, and the like
-            raise ConfigurationError(
-                f"{name}: the reader's schema is no JSON Schema ({type(error).__name__}: {error}): "
-                f"{reader.text}"
-            ) from error
+            raise no_schema(name, "JSON Schema", error, reader) from error
 
     def reading(self, writer: SchemaText) -> Callable[[Sequence[bytes]], list[Any]]:
         """Return the function that reads records, without their heads. It raises whatever an

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
+from seamark.api.checks import one_of
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
@@ -155,11 +156,7 @@ class KafkaSource(Ending):
             raise ConfigurationError(
                 f"{self._name}: group_id is {self.group_id!r}; give text, or leave it out"
             )
-        if self.isolation_level not in _ISOLATION_LEVELS:
-            raise ConfigurationError(
-                f"{self._name}: isolation_level is {self.isolation_level!r}; allowed are "
-                + ", ".join(map(repr, _ISOLATION_LEVELS))
-            )
+        one_of(self.isolation_level, _ISOLATION_LEVELS, f"{self._name}: isolation_level")
         options = checked_options(self.options, self._name, _OWNED, _OWNED_PREFIXES)
         object.__setattr__(self, "options", to_java(options, self._name))
         self._values()

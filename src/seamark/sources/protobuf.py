@@ -10,10 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
 from seamark.model.protobuf_schema import message_of
-from seamark.model.schema_registry import SchemaText, no_column
+from seamark.model.schema_registry import SchemaText, no_column, no_schema
 
 _UINT64 = pa.decimal128(20, 0)
 _SCALARS = {
@@ -50,9 +49,7 @@ class ProtobufValues:
         try:
             self._message = message_of(reader)
         except ValueError as error:
-            raise ConfigurationError(
-                f"{name}: the reader's schema is no Protobuf schema ({error}): {reader.text}"
-            ) from None
+            raise no_schema(name, "Protobuf schema", error, reader) from None
         factory = load_driver("google.protobuf.message_factory", "Protobuf values", "protobuf")
         self._parse = factory.GetMessageClass(self._message).FromString
         self.type, self._get = self._struct(self._message, "", ())

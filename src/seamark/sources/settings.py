@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 
+from seamark.api.checks import texts
 from seamark.model.errors import ConfigurationError
 
 
@@ -19,27 +20,14 @@ def checked_options(
     these and for values other than text, number or boolean; the message never holds a value: it may
     be a secret.
     """
-    if not isinstance(options, Mapping):
-        raise ConfigurationError(
-            f"{source}: options is of type {type(options).__name__}; "
-            "give a dict of Spark's reader options"
-        )
-    checked = {}
-    for name, value in options.items():
-        if not isinstance(name, str) or not name:
-            raise ConfigurationError(f"{source}: options has the key {name!r}; keys are text")
+    checked = texts(options, f"{source}: options")
+    for name in checked:
         instead = owned.get(name.lower())
         for prefix, remedy in (owned_prefixes or {}).items():
             if name.lower().startswith(prefix):
                 instead = remedy
         if instead is not None:
             raise ConfigurationError(f"{source}: options must not set {name!r}; {instead}")
-        if not isinstance(value, str | int | float):
-            raise ConfigurationError(
-                f"{source}: option {name!r} has a value of type {type(value).__name__}; "
-                "give text, a number or a boolean"
-            )
-        checked[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return checked
 
 

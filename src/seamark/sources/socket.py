@@ -6,6 +6,7 @@ This is the configuration; `spark/socket_lines.py` reads the lines.
 from dataclasses import dataclass
 from typing import ClassVar
 
+from seamark.api.checks import whole_number
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 
@@ -35,14 +36,7 @@ class SocketSource:
             raise ConfigurationError(
                 f"SocketSource: host is {self.host!r}; give a name or an address"
             )
-        if isinstance(self.port, bool) or not isinstance(self.port, int):
-            raise ConfigurationError(
-                f"SocketSource {self.host}: port is {self.port!r}; give an int"
-            )
-        if not 1 <= self.port <= 65535:
-            raise ConfigurationError(
-                f"SocketSource {self.host}: port is {self.port}; give 1 to 65535"
-            )
+        whole_number(self.port, f"SocketSource {self.host}: port", least=1, most=65535)
 
     def describe(self) -> str:
         """Return the address."""

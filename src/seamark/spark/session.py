@@ -68,6 +68,17 @@ def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
     return spark
 
 
+def require_stream(dataframe: Any, where: str) -> None:
+    """Raise ConfigurationError, naming the entrance `where`, for what is no streaming DataFrame."""
+    require_classic(dataframe, where)
+    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
+        static = isinstance(dataframe, DataFrame)
+        found = "one that is not streaming" if static else type(dataframe).__name__
+        raise ConfigurationError(
+            f"{where}: give a streaming DataFrame, found {found}; spark.readStream reads one"
+        )
+
+
 def _make_session(name: str) -> SparkSession:
     # Spark's stream thread overflows a small stack when a query is stopped. Only a JVM started here
     # can get a larger one; under spark-submit it runs already.

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from seamark.api.checks import as_option, one_of
 from seamark.api.config import CheckpointConfig
 from seamark.api.rest_config import RestConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
@@ -21,7 +22,7 @@ from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
 from seamark.run.declaring import require_sink
 from seamark.sinks.write_ahead import WriteAheadSink
-from seamark.spark.connect import require_classic
+from seamark.spark.session import require_stream
 from seamark.streaming.formats import Options, Place, sink_of
 from seamark.streaming.job import StreamJob, Trigger
 from seamark.streaming.query import StreamQuery
@@ -51,12 +52,7 @@ def write_stream(
         `storage` is said by ``checkpointLocation``, and `interval` by the trigger.
     rest: as for `Job`. `on_bad_row`, `dead_letters`: as for `Job.sink`.
     """
-    require_classic(dataframe, "write_stream")
-    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
-        raise ConfigurationError(
-            "write_stream: give a streaming DataFrame, read with spark.readStream; found "
-            + ("one that is not streaming" if isinstance(dataframe, DataFrame) else repr(dataframe))
-        )
+    require_stream(dataframe, "write_stream")
     for given, what in ((sink, "sink"), (dead_letters, "dead_letters")):
         if given is not None:
             require_sink(given, f"write_stream: {what}", dataframe.sparkSession)
@@ -110,7 +106,7 @@ class DataStreamWriter:
         for name in [name for name in self._options if name.lower() == key.lower()]:
             del self._options[name]
         if value is not None:
-            self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
+            self._options[key] = as_option(value)
         return self
 
     def options(self, **options: object) -> "DataStreamWriter":
@@ -122,11 +118,7 @@ class DataStreamWriter:
     def outputMode(self, outputMode: str) -> "DataStreamWriter":
         """Set Spark's output mode: append, update or complete."""
         mode = _text(outputMode, "outputMode").lower()
-        if mode not in OUTPUT_MODES:
-            raise ConfigurationError(
-                f"write_stream: outputMode is {outputMode!r}; give "
-                + ", ".join(map(repr, OUTPUT_MODES))
-            )
+        one_of(mode, OUTPUT_MODES, "write_stream: outputMode")
         self._output_mode = mode
         return self
 
@@ -224,17 +216,12 @@ class DataStreamWriter:
         Spark's. Returns when Spark's query has started. Raises PreflightError,
         DamagedCheckpointError and the like before anything is written, and Spark's errors.
         """
-        self.options(**options)
-        if path is not None:
-            self.option("path", path)
-        if format is not None:
-            self.format(format)
-        if outputMode is not None:
-            self.outputMode(outputMode)
-        if partitionBy is not None:
-            self.partitionBy(partitionBy)
-        if queryName is not None:
-            self.queryName(queryName)
+        self.options(**options, **({} if path is None else {"path": path}))
+        methods: tuple[Any, ...] = self.format, self.outputMode, self.partitionBy, self.queryName
+        given = format, outputMode, partitionBy, queryName
+        for method, value in zip(methods, given, strict=True):
+            if value is not None:
+                method(value)
         return self._job().start()
 
     def toTable(
@@ -277,9 +264,8 @@ class DataStreamWriter:
                 )
             sink = sink_of(kind, given, self._columns(self._partition_by), place)
         elif self._format is not None or given or self._partition_by:
-            methods = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
-                self._partition_by
-            )
+            also = {"format": self._format is not None, "partitionBy": self._partition_by}
+            methods = [name for name, is_given in also.items() if is_given]
             raise ConfigurationError(
                 f"write_stream: {', '.join([*methods, *given])} and a sink are given; the sink "
                 "says it all: leave the others out"

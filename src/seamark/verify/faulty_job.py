@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from seamark.files.deadline import Deadline
 from seamark.verify.driver import DriverProcess
 from seamark.verify.epochs import EpochWatch
 from seamark.verify.outcome import Event, Outcome
@@ -90,9 +91,7 @@ class FaultyJob:
         """Return the given seconds after the plan of the next epoch."""
         self.check()
         known = self._watch.planned()
-        deadline = time.monotonic() + 5
-        while self._watch.planned() <= known and time.monotonic() < deadline:
-            time.sleep(0.01)
+        Deadline(5).wait_for(lambda: self._watch.planned() > known, 0.01)
         time.sleep(seconds)
 
     def recovered(self, timeout_s: float) -> bool:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from seamark.model.errors import ConfigurationError
 from seamark.protocol.points import Point
@@ -114,34 +114,40 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
     turns too: each kind of death, of stop and of broken line once, before one comes again."""
     chance = random.Random(f"seamark verify {seed}")
     kinds = [[p for p in failpoints if p in kind] for kind in _KINDS]
-    deaths = _by_turns(chance, [kind for kind in [*kinds, [""]] if kind])
-    stops = _by_turns(chance, [*_STOPS, None])
-    lines = _by_turns(chance, _LINES)
+    turns: dict[str, Iterator[Any]] = {
+        "driver": _by_turns(chance, [kind for kind in [*kinds, [""]] if kind]),
+        "pause": _by_turns(chance, [*_STOPS, None]),
+        "connection": _by_turns(chance, _LINES),
+    }
     number = 0
     while faults:
         round_ = [fault for fault in faults for _ in range(1 + (fault in _OFTEN))]
         chance.shuffle(round_)
         for fault in round_:
             number += 1
-            how, amount, at, then = "", 0, "", ""
-            if fault == "driver":
-                at, then = _deaths(chance, next(deaths), failpoints)
-                if not at:
-                    how = chance.choice(["", SIGTERM])
-            elif fault == "connection":
-                how = chance.choice(next(lines))
-                amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
-            elif fault == "clock":
-                how, amount = chance.choice(["less", "more"]), chance.choice(_WRONG_S)
-            elif fault == "pause":
-                stop = next(stops)
-                how = SECOND if stop or chance.random() < 0.5 else ""
-                if stop:
-                    at, then = _nth(chance, chance.choice(stop[0])), chance.choice(stop[1])
+            kind = next(turns[fault]) if fault in turns else None
+            how, amount, at, then = _variant(chance, fault, kind, failpoints)
             yield Step(
                 number, fault, chance.uniform(0, 3), chance.uniform(0, 0.35),
                 chance.uniform(0.5, 6), how, amount, chance.random(), at, then,
             )  # fmt: skip
+
+
+def _variant(
+    chance: random.Random, fault: str, kind: Any, failpoints: Sequence[str]
+) -> tuple[str, int, str, str]:
+    """Return how, amount, at and then of a fault, of the kind whose turn it is."""
+    if fault == "driver":
+        at, then = _deaths(chance, kind, failpoints)
+        return "" if at else chance.choice(["", SIGTERM]), 0, at, then
+    if fault == "connection":
+        how = chance.choice(kind)
+        return how, chance.randint(*((1, 8) if how.startswith("cut") else (50, 400))), "", ""
+    if fault == "clock":
+        return chance.choice(["less", "more"]), chance.choice(_WRONG_S), "", ""
+    if fault == "pause" and kind:
+        return SECOND, 0, _nth(chance, chance.choice(kind[0])), chance.choice(kind[1])
+    return SECOND if fault == "pause" and chance.random() < 0.5 else "", 0, "", ""
 
 
 def _by_turns(chance: random.Random, all_: Sequence[T]) -> Iterator[T]:

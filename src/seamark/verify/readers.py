@@ -138,7 +138,7 @@ def read_log(
     uncommitted = log_consumer(servers, topic, "read_uncommitted")
     assigned = consumer.assignment()
     deadline = time.monotonic() + timeout_s
-    try:
+    with contextlib.closing(consumer), contextlib.closing(uncommitted):
         while True:
             ends: set[int] = set()
             while len(ends) < len(assigned) and time.monotonic() < deadline:
@@ -162,9 +162,6 @@ def read_log(
                     f"{topic}: a read_committed reader cannot get to the end; "
                     f"(partition, position, end): {hidden}"
                 )
-    finally:
-        consumer.close()
-        uncommitted.close()
 
 
 class Poller(_Reader):

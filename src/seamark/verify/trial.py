@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from seamark.files.deadline import Deadline
 from seamark.model.errors import PreflightError
 from seamark.verify.checker import Checker
 from seamark.verify.driver import DriverProcess
@@ -113,7 +114,7 @@ class Trial:
             begun = time.monotonic()
             back = self._come_back("start")
             self._job.patience_s = max(BACK_S, SLOWER * (time.monotonic() - begun))
-            if back and self._harm(steps, time.monotonic() + minutes * 60):
+            if back and self._harm(steps, Deadline(minutes * 60)):
                 self._generator.close()
                 self._drain()
                 self._job.stop(120)
@@ -136,10 +137,10 @@ class Trial:
 
     # --- the harm
 
-    def _harm(self, steps: Iterator[Step], deadline: float) -> bool:
+    def _harm(self, steps: Iterator[Step], deadline: Deadline) -> bool:
         """Do steps until the deadline; False if the job does not come back. Raises OverError."""
         for step in steps:
-            if time.monotonic() + step.pause_s > deadline:
+            if step.pause_s > deadline.left_s():
                 break
             self._job.over.wait(step.pause_s)
             self._job.check()

@@ -103,5 +103,7 @@ def test_sources_and_sinks(tmp_path: Path, rate: DataFrame) -> None:
 def test_an_unknown_execution(tmp_path: Path) -> None:
     job = a_job(tmp_path)
     to_kafka(job, kafka(job))
-    with pytest.raises(ConfigurationError, match="execution is 'continuous'; give 'micro-batch'"):
+    with pytest.raises(
+        ConfigurationError, match="execution is 'continuous'; allowed are 'micro-batch'"
+    ):
         job.run(execution="continuous")  # type: ignore[arg-type]

@@ -83,7 +83,7 @@ def test_without_dead_letters_the_error_names_sink_reason_and_remedy(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"on_bad_row": "skip"}, "on_bad_row is 'skip'; give 'fail' or 'dead_letter'"),
+        ({"on_bad_row": "skip"}, "on_bad_row is 'skip'; allowed are 'fail', 'dead_letter'"),
         ({"on_bad_row": "dead_letter"}, "dead_letters is None"),
         (
             {"dead_letters": sm.FileSink("/bad")},

@@ -169,14 +169,17 @@ def test_a_mistake_in_the_source_is_named(settings: dict[str, Any], named: list[
         (lambda: Choice("abc"), "Choice: values is 'abc'"),
         (lambda: Choice([1, "a"]), "Choice: values has the types int, str"),  # type: ignore[list-item]
         (lambda: Choice([None]), "Choice: values has the types NoneType"),  # type: ignore[list-item]
-        (lambda: Choice([2**64]), "18446744073709551616; give a whole number of 64 bits"),
+        (
+            lambda: Choice([2**64]),
+            "18446744073709551616; give a whole number from -9223372036854775808 to",
+        ),
         (lambda: Choice([1, 2], skew=-1), "Choice: skew is -1"),
         (lambda: Choice([1, 2], skew=1, weights=[1, 2]), "weights and skew are both given"),
         (lambda: Choice([1, 2], weights=[1]), "Choice: weights is [1] for 2 values"),
         (lambda: Choice([1, 2], weights=[0, 0]), "not all 0"),
         (lambda: Choice([1, 2], weights=[1, -1]), "Choice: weights is [1, -1]"),
         (lambda: EventTime("soon"), "EventTime: out_of_orderness: 'soon' is not a duration"),
-        (lambda: Text(0), "Text: size_bytes is 0; give 1 to 10000"),
+        (lambda: Text(0), "Text: size_bytes is 0; give a whole number from 1 to 10000"),
         (lambda: Text(10_001), "Text: size_bytes is 10001"),
     ],
 )

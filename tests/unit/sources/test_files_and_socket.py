@@ -91,7 +91,7 @@ def test_a_socket_is_not_replayable_and_never_ends() -> None:
         (None, 1, "host is None"),
         ("a", "80", "port is '80'"),
         ("a", True, "port is True"),
-        ("a", 0, "port is 0; give 1 to 65535"),
+        ("a", 0, "port is 0; give a whole number from 1 to 65535"),
         ("a", 65536, "port is 65536"),
     ],
 )

@@ -6,10 +6,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from seamark.api.checks import member, whole_number
 from seamark.api.config import StateBackend
 from seamark.api.declarations import SPARK_DIRECTORY, JobDeclaration
 from seamark.api.settings import CLAIM_MODE_VARIABLE, DROP_STATE_VARIABLE, PARALLELISM_VARIABLE
-from seamark.model.errors import ConfigurationError
 from seamark.run.job_plan import JobPlan
 from seamark.run.kafka_topics import Subscription, find_subscriptions
 from seamark.savepoints.restore.plan import ClaimMode, Side
@@ -32,17 +32,10 @@ class RestoreOptions:
     claim_mode: str = ClaimMode.NO_CLAIM.value
 
     def __post_init__(self) -> None:
-        given = self.parallelism
-        if given is not None and (not isinstance(given, int) or not 0 < given < 2**31):
-            raise ConfigurationError(
-                f"Job {self.job_name!r}: parallelism is {given!r}; give a whole number from 1 to "
-                "2147483647"
-            )
-        if self.claim_mode not in [mode.value for mode in ClaimMode]:
-            raise ConfigurationError(
-                f"Job {self.job_name!r}: claim_mode is {self.claim_mode!r}; give 'no-claim' or "
-                "'claim'"
-            )
+        job = f"Job {self.job_name!r}"
+        if self.parallelism is not None:
+            whole_number(self.parallelism, f"{job}: parallelism", least=1, most=2**31 - 1)
+        member(ClaimMode, self.claim_mode, f"{job}: claim_mode")
 
     def overridden(self, environment: Mapping[str, str]) -> "RestoreOptions":
         """Return these options, overridden by the arguments of ``seamark run``."""

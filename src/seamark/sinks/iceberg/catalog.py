@@ -25,17 +25,14 @@ T = TypeVar("T")
 driver = partial(load_driver, "pyiceberg.catalog", "IcebergSink needs pyiceberg", "iceberg")
 
 
-class CatalogError(OSError):
-    """The catalog, or the store of the table's metadata, does not do what it is asked: it is away,
-    it hangs, or it refuses. It may have done it all the same."""
-
-
-class RefusedError(CatalogError):
+class RefusedError(OSError):
     """The catalog says that the table is not as this commit expects."""
 
 
 class CatalogTable:
-    """One table of a catalog. Touches nothing before its first call.
+    """One table of a catalog. Touches nothing before its first call. A call raises OSError if the
+    catalog, or the store of the table's metadata, is away, hangs or refuses; it may have done it
+    all the same.
 
     makes: whether an SQL catalog may make its own tables. They are missing, too, where a disk is
         not mounted.
@@ -60,11 +57,11 @@ class CatalogTable:
         self._made: Any = None
 
     def load(self) -> Any:
-        """Return the table as it is now, pyiceberg's `Table`. Raises CatalogError."""
+        """Return the table as it is now, pyiceberg's `Table`."""
         return self._call(lambda catalog: catalog.load_table(self._name))
 
     def load_if_there(self) -> Any | None:
-        """Return the table; None if the catalog says that it has none. Raises CatalogError."""
+        """Return the table; None if the catalog says that it has none."""
         from pyiceberg.exceptions import NoSuchTableError
 
         def load(catalog: Any) -> Any:
@@ -76,8 +73,7 @@ class CatalogTable:
         return self._call(load)
 
     def create(self, schema: Any, spec: Any) -> None:
-        """Make the table and its namespace, unless another driver is faster. Raises
-        CatalogError."""
+        """Make the table and its namespace, unless another driver is faster."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         def create(catalog: Any) -> None:
@@ -89,7 +85,7 @@ class CatalogTable:
 
     def call(self, act: Callable[[], T], seconds: float = CALL_S) -> T:
         """Return the result of what `act` does with the loaded table. It may still do so after its
-        time, so it holds all that it needs. Raises CatalogError."""
+        time, so it holds all that it needs."""
         return self._call(lambda _: act(), seconds)
 
     def _call(self, act: Callable[[Any], T], seconds: float = CALL_S) -> T:
@@ -99,13 +95,13 @@ class CatalogTable:
             return call_within(seconds, partial(self._closing, act))
         except CallHangsError:
             self._made = None  # its thread may still use it
-            raise CatalogError(f"the catalog has not answered within {seconds:g} s") from None
+            raise OSError(f"the catalog has not answered within {seconds:g} s") from None
         except (SeamarkError, OSError):
             raise
         except CommitFailedException as error:
             raise RefusedError(said(error)) from error
         except Exception as error:
-            raise CatalogError(said(error)) from error
+            raise OSError(said(error)) from error
 
     @property
     def is_new(self) -> bool:

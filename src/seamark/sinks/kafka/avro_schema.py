@@ -7,7 +7,6 @@ in both directions.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
@@ -57,24 +56,15 @@ class _Format:
         return {"type": "record", "name": record, "fields": made}
 
 
-@dataclass(frozen=True)
-class AvroSchema:
-    """One schema, as JSON text."""
-
-    text: str
-
-    @classmethod
-    def of(
-        cls, columns: Sequence[Column], given: str | None, topic: str | None, sink: str
-    ) -> "AvroSchema":
-        """Return the schema `given`, if the columns fit it, or a schema made from them.
-
-        Raises ConfigurationError; `sink` names the sink in it.
-        """
-        if given is not None:
-            _check_given(json.loads(given), columns, sink)
-            return cls(given)
-        return cls(json.dumps(part_of(columns, _Format(), topic, sink)))
+def schema_of(
+    columns: Sequence[Column], topic: str | None, sink: str, given: str | None = None
+) -> str:
+    """Return the text of the schema `given`, if the columns fit it, or of one made from them;
+    raises ConfigurationError."""
+    if given is None:
+        return json.dumps(part_of(columns, _Format(), topic, sink))
+    _check_given(json.loads(given), columns, sink)
+    return given
 
 
 def check_text(text: object, sink: str) -> None:

@@ -5,11 +5,11 @@ A connection error closes the client; the next call opens a new one.
 """
 
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from seamark.files.deadline import Deadline
 from seamark.model.errors import MissingDependencyError
 from seamark.model.ignored import ignored
 from seamark.sinks.kafka import options
@@ -341,16 +341,16 @@ class BrokerConnection:
             except Exception as error:
                 return self._unreachable(error)
 
-        async def answer(sent: Any, deadline: float) -> Any:
+        async def answer(sent: Any, deadline: Deadline) -> Any:
             if isinstance(sent, UnreachableError):
                 return sent
             try:
-                return await wire.wait(sent, max(deadline - time.monotonic(), 0.0))
+                return await wire.wait(sent, max(deadline.left_s(), 0.0))
             except Exception as error:
                 return self._unreachable(error)
 
         async def send() -> list[Any]:
-            deadline = time.monotonic() + REQUEST_TIMEOUT_S
+            deadline = Deadline(REQUEST_TIMEOUT_S)
             answers: list[Any] = []
             for start in range(0, len(requests), _AT_ONCE):
                 sent = [begin(*request) for request in requests[start : start + _AT_ONCE]]

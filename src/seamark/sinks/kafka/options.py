@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from seamark.api import checks
 from seamark.model.errors import ConfigurationError
 from seamark.model.kafka_options import PREFIX, from_java
 from seamark.sinks.kafka import msk_iam, oauth
@@ -81,19 +82,8 @@ _NOT_FOR_ADMIN = re.compile(
 def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
     """Return the options as text; raises ConfigurationError for an option owned by the sink, or a
     value other than text, number or bool. `sink` names the sink in the error."""
-    if not isinstance(options, Mapping):
-        raise ConfigurationError(
-            f"{sink}: producer_options is a {type(options).__name__}; give a dict"
-        )
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
-            raise ConfigurationError(
-                f"{sink}: producer option {name!r} has a value of type {type(value).__name__}; "
-                "give text, a number or a bool"
-            )
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        given[name.removeprefix(PREFIX)] = text
+    named = checks.texts(options, f"{sink}: producer_options")
+    given = {name.removeprefix(PREFIX): text for name, text in named.items()}
     texts: dict[str, str] = {}
     for name, text in from_java(msk_iam.from_java(given, sink), sink).items():
         if name in _OWNED:

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from seamark.files.deadline import Deadline
 from seamark.model.errors import SeamarkError, WriteRefusedError
 from seamark.sinks.kafka import native_library
 from seamark.sinks.kafka.committable import LAST_EPOCH_TO_USE
@@ -88,8 +89,7 @@ class ProducerPool:
     def take(self, epoch: int, settled_epoch: int) -> Lease:
         """Return a producer ready to `begin`, for one attempt in `epoch`: the one that is being
         made, else a new one. Raises the error of that one when the time for both is over."""
-        limit_s = self._limit_s
-        deadline = time.monotonic() + limit_s
+        deadline, half = Deadline(self._limit_s), Deadline(self._limit_s / 2)
         with self._changed:
             while True:
                 while self._ready:
@@ -98,9 +98,7 @@ class ProducerPool:
                         return _used_in(lease, epoch)
                     self._do(lease.producer.close)
                 # Half of the time is left to a new one: that one may hang where this would not.
-                if not self._warming or not self._changed.wait(
-                    deadline - limit_s / 2 - time.monotonic()
-                ):
+                if not self._warming or not self._changed.wait(half.left_s()):
                     break
         return _used_in(self._make(settled_epoch, deadline), epoch)
 
@@ -138,7 +136,7 @@ class ProducerPool:
     def _warm(self, settled_epoch: int) -> None:
         lease = None
         try:
-            lease = self._make(settled_epoch, time.monotonic() + self._limit_s)
+            lease = self._make(settled_epoch, Deadline(self._limit_s))
         except Exception as error:
             # The next task tries again itself, and raises its own error.
             _log.info("no producer could be made ready: %s", error)
@@ -154,13 +152,13 @@ class ProducerPool:
     def _limit_s(self) -> float:
         return min(INIT_TIMEOUT_S, self._key.config.stall_timeout_s)
 
-    def _make(self, settled_epoch: int, deadline: float) -> Lease:
+    def _make(self, settled_epoch: int, deadline: Deadline) -> Lease:
         slot = None if self._key.prefix is None else self._settled_slot(settled_epoch)
         producer = _producer(self._key, slot.transactional_id if slot else None)
         try:
-            producer.connect(deadline - time.monotonic())
+            producer.connect(deadline.left_s())
             if slot is not None:
-                producer.init_transactions(max(deadline - time.monotonic(), 1.0))
+                producer.init_transactions(max(deadline.left_s(), 1.0))
         except BaseException:
             self._do(producer.close)
             raise

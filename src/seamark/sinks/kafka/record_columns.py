@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.internal.columns import cast_to_text, check_columns, to_json
-from seamark.sinks.kafka.avro_schema import AvroSchema
+from seamark.sinks.kafka import avro_schema
 from seamark.sinks.kafka.value_forms import FORMS
 
 ROUTING = ("topic", "partition", "headers")
@@ -28,8 +28,8 @@ _KEY_AS_TEXT = ("boolean", "tinyint", "smallint", "int", "bigint", "decimal", "d
 
 
 def as_found(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with what a record tells of them: it has no wish for a partition, and no
-    difference between null headers and none."""
+    """Return the rows as a record tells of them: without the requested partition; null and empty
+    headers become equal."""
     names = batch.schema.names
     if "partition" in names:
         batch = batch.select([name for name in names if name != "partition"])
@@ -40,20 +40,6 @@ def as_found(batch: pa.RecordBatch) -> pa.RecordBatch:
         lists = pa.ListArray.from_arrays(offsets, headers.flatten())
         batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", lists)
     return batch
-
-
-def checked_names(given: object, setting: str) -> tuple[str, ...]:
-    """Return the columns named by `key=` or `value=`; raises ConfigurationError."""
-    names = (given,) if isinstance(given, str) else given
-    if (
-        not isinstance(names, Sequence)
-        or not all(isinstance(name, str) and name for name in names)
-        or len({str(name).lower() for name in names}) < len(names)
-    ):
-        raise ConfigurationError(
-            f"{setting} is {given!r}; give a column's name, or a list of names, each once"
-        )
-    return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -89,7 +75,7 @@ class RecordColumns:
 
     def _text(self, columns: Sequence[Column]) -> str:
         if self.value_schema is not None:
-            return AvroSchema.of(columns, self.value_schema, self.topic, self.name).text
+            return avro_schema.schema_of(columns, self.topic, self.name, self.value_schema)
         return FORMS[self.value_format or ""].schema_of(columns, self.topic, self.name)
 
     def _parts(self, schema: Schema) -> "_Parts":

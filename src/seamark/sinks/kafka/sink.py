@@ -20,6 +20,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
+from seamark.sinks.internal.columns import column_names
 from seamark.sinks.internal.servers import shown
 from seamark.sinks.kafka import (
     avro_schema,
@@ -27,7 +28,6 @@ from seamark.sinks.kafka import (
     options,
     preflight,
     read_back,
-    record_columns,
 )
 from seamark.sinks.kafka import committable as committables
 from seamark.sinks.kafka.broker import BrokerConnection
@@ -190,7 +190,9 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         texts = options.checked(self.producer_options, name)
         object.__setattr__(self, "producer_options", texts)
         for setting in ("key", "value"):
-            columns = record_columns.checked_names(getattr(self, setting), f"{name}: {setting}")
+            given = getattr(self, setting)
+            names = (given,) if isinstance(given, str) else given
+            columns = column_names(names, f"{name}: {setting}", in_order=True)
             object.__setattr__(self, setting, columns)
         self._check_format()
 

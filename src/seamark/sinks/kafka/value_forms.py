@@ -13,8 +13,7 @@ import pyarrow as pa
 from seamark.contracts.dead_letters import Refusals
 from seamark.model.schema import Column
 from seamark.model.schema_registry import HEAD
-from seamark.sinks.kafka import json_value, protobuf_value
-from seamark.sinks.kafka.avro_schema import AvroSchema
+from seamark.sinks.kafka import avro_schema, json_value, protobuf_value
 from seamark.sinks.kafka.value_arrays import Encoding
 
 
@@ -44,7 +43,7 @@ class ValueForm:
 
 
 FORMS = {
-    "avro": ValueForm("AVRO", lambda columns, *of: AvroSchema.of(columns, None, *of).text),
+    "avro": ValueForm("AVRO", avro_schema.schema_of),
     # The first message of its schema.
     "protobuf": ValueForm(
         "PROTOBUF", protobuf_value.schema_of, b"\0", protobuf_value.ProtobufEncoding

@@ -12,8 +12,6 @@ from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import CorruptRecordError
 from seamark.sinks.internal.committables import AttemptCommittable
 
-LONGEST_GID_BYTES = 199
-
 
 @dataclass(frozen=True)
 class PostgresCommittable(AttemptCommittable):

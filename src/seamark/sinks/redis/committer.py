@@ -7,12 +7,12 @@ stages left from a time in staged mode. Failpoints: `block-applied` after the an
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.files.deadline import Deadline
 from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.committers import ConnectedCommitter, closed_by_errors
@@ -47,7 +47,7 @@ class RedisCommitter(ConnectedCommitter["RedisSink"]):
     def commit(self, committables: Sequence[RedisCommittable]) -> Sequence[CommitOutcome]:
         """See `Committer`. Applies stages one after another, a block at a time. Raises
         CommitFailedError when a key holds a value of another type."""
-        deadline = time.monotonic() + COMMIT_CALL_S
+        deadline = Deadline(COMMIT_CALL_S)
         wanted = self._sink.replicas
         with self._errors():
             outcomes = [self._commit(deadline, committable) for committable in committables]
@@ -78,7 +78,7 @@ class RedisCommitter(ConnectedCommitter["RedisSink"]):
             if (name := AttemptName.parse(handle.decode())) is not None
         ]
 
-    def _commit(self, deadline: float, c: RedisCommittable) -> CommitOutcome:
+    def _commit(self, deadline: Deadline, c: RedisCommittable) -> CommitOutcome:
         while True:
             answer = self._run(scripts.COMMIT, c, c.epoch, c.blocks)
             failpoints.reached("block-applied")
@@ -86,7 +86,7 @@ class RedisCommitter(ConnectedCommitter["RedisSink"]):
                 if answer == b"committed":
                     failpoints.reached("ledger-committed")
                 return _COMMITS[answer].of_commit
-            if time.monotonic() > deadline:
+            if deadline.left_s() < 0:
                 return CommitOutcome.RETRY
 
     def _abort(self, c: RedisCommittable) -> AbortOutcome:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from seamark.api.checks import one_of
+from seamark.api.checks import one_of, whole_number
 from seamark.contracts.sink import OUTPUT_MODES, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
@@ -101,10 +101,7 @@ class RedisSink(StagingSink[RedisCommittable]):
                 f"{name}: ttl is {self.ttl!r}; give at most 9e15 s, the most that Redis counts, or "
                 "None for keys that live for ever"
             )
-        if type(self.replicas) is not int or self.replicas < 0:
-            raise ConfigurationError(
-                f"{name}: replicas is {self.replicas!r}; give the number of replicas to wait for"
-            )
+        whole_number(self.replicas, f"{name}: replicas", least=0)
 
     @property
     def address(self) -> Address:

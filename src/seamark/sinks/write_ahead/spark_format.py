@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.api.checks import one_of, yes_or_no
+from seamark.api.checks import as_option, one_of, yes_or_no
 from seamark.contracts import spool
 from seamark.contracts.sink import OUTPUT_MODES
 from seamark.contracts.write_ahead import EpochToken
@@ -47,10 +47,7 @@ class SparkFormatSink(WriteAheadSink):
             raise ConfigurationError(
                 f"{self.describe()}: options is a {type(self.options).__name__}; give a dict"
             )
-        texts = {
-            str(name): str(value).lower() if isinstance(value, bool) else str(value)
-            for name, value in self.options.items()
-        }
+        texts = {str(name): as_option(value) for name, value in self.options.items()}
         object.__setattr__(self, "options", texts)
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
         seconds(self.send_timeout, f"{self.describe()}: timeout")

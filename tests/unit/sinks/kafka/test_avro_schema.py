@@ -14,12 +14,12 @@ import pytest
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column
-from seamark.sinks.kafka.avro_schema import AvroSchema
+from seamark.sinks.kafka.avro_schema import schema_of
 from seamark.sinks.kafka.schema_registry import framed
 
 
 def made(*columns: Column, topic: str = "orders") -> dict[str, object]:
-    text = AvroSchema.of(columns, None, topic, "KafkaSink").text
+    text = schema_of(columns, topic, "KafkaSink")
     fastavro.parse_schema(json.loads(text))
     found: dict[str, object] = json.loads(text)
     return found
@@ -82,7 +82,7 @@ GIVEN = json.dumps(
 
 
 def test_a_given_schema_is_taken_as_it_is() -> None:
-    assert AvroSchema.of([Column("ID", "bigint")], GIVEN, "orders", "KafkaSink").text == GIVEN
+    assert schema_of([Column("ID", "bigint")], "orders", "KafkaSink", GIVEN) == GIVEN
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_given_schema_is_taken_as_it_is() -> None:
 )
 def test_columns_that_do_not_fit_a_given_schema(columns: list[Column], parts: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        AvroSchema.of(columns, GIVEN, "orders", "KafkaSink")
+        schema_of(columns, "orders", "KafkaSink", GIVEN)
     for part in parts:
         assert part in str(caught.value)
 
