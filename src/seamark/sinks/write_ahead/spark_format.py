@@ -50,6 +50,7 @@ class SparkFormatSink(WriteAheadSink):
         texts = {
             str(name): str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in self.options.items()
+            if value is not None  # as Spark does: a text "None" would stand in the files for null
         }
         object.__setattr__(self, "options", texts)
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
