@@ -149,6 +149,18 @@ def test_evolution() -> None:
     assert twice.to_pylist() == [expected, expected]
 
 
+def test_a_record_under_another_name() -> None:
+    """fastavro before 1.9.4 knows an alias by its whole name alone, as it stands."""
+    old = record(("a", "int"), name="shop.Old")
+    renamed = record(("a", "int"), name="shop.New") | {"aliases": ["Old"]}
+    for writer, reader, value in (
+        (old, renamed, {"a": 1}),
+        (record(("m", ["null", old])), record(("m", ["null", renamed])), {"m": {"a": 1}}),
+    ):
+        reading = AvroValues(text(reader), "orders").reading(text(writer))
+        assert reading([written(writer, value)]) == [value]
+
+
 @pytest.mark.parametrize(
     ("writer", "reader", "value", "says"),
     [

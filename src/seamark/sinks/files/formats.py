@@ -131,13 +131,14 @@ class JsonText:
 class CsvText:
     """Records by RFC 4180, with line feeds, or with a backslash before each quotation mark and
     backslash. Quotes a text only where it must: also an empty text, one that reads as null, and
-    one with an escape, which readers differ in outside of quotation marks."""
+    one with an escape, which readers differ in outside of quotation marks; and one that begins with
+    a byte order mark, which readers drop at the beginning of a file."""
 
     def __init__(self, options: Format) -> None:
         self._options = options
         marks = {options.delimiter, '"', "\r", "\n", options.escape}
         special = "".join(f"\\x{{{ord(one):x}}}" for one in sorted(marks))
-        self._special = rf"[{special}]|^\s|\s$|^$"
+        self._special = rf"[{special}]|^[\s\x{{feff}}]|\s$|^$"
         self._escaped = sorted({'"', options.escape}, reverse=True)
         """In this order: escapes of a quotation mark are not escaped again."""
         self._nulls = pa.array([options.null_value, options.null_as_read], _TEXT)

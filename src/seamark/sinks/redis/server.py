@@ -80,6 +80,8 @@ class Link:
     def __init__(self, address: Address, timeout_s: float | None = None) -> None:
         module = driver()
         kind = module.SSLConnection if address.tls else module.Connection
+        # Before version 6 the driver takes a certificate of any host.
+        checked = {"ssl_check_hostname": True} if address.tls else {}
         self._connection = kind(
             host=address.host,
             port=address.port,
@@ -90,7 +92,7 @@ class Link:
             socket_connect_timeout=min(CONNECT_TIMEOUT_S, address.timeout_s),
             client_name="seamark",
             protocol=2,  # or the shape of answers depends on the driver's version
-            **dict(address.options),
+            **checked | dict(address.options),
         )
         self.timeout_s = timeout_s or address.timeout_s
         self._connection.connect()

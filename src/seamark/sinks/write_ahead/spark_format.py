@@ -47,7 +47,11 @@ class SparkFormatSink(WriteAheadSink):
             raise ConfigurationError(
                 f"{self.describe()}: options is a {type(self.options).__name__}; give a dict"
             )
-        texts = {str(name): as_option(value) for name, value in self.options.items()}
+        texts = {
+            str(name): as_option(value)
+            for name, value in self.options.items()
+            if value is not None  # as Spark does: a text "None" would stand in the files for null
+        }
         object.__setattr__(self, "options", texts)
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
         seconds(self.send_timeout, f"{self.describe()}: timeout")

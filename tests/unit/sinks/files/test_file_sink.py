@@ -415,6 +415,10 @@ def test_csv_options(tmp_path: Path) -> None:
     assert publish(named, batch).read_text().startswith('"s;s";n\n')
     tabs = FileSink(tmp_path / "tabs", "csv", delimiter="\t")
     assert publish(tabs, batch.slice(0, 1)).read_text() == "s;s\tn\na;b\t1\n"
+    mark = pa.record_batch({"\ufeffs": ["\ufeffx", "y"]})  # readers drop one that begins a file
+    sink = FileSink(tmp_path / "mark", "csv", header=False)
+    assert publish(sink, mark).read_text() == '"\ufeffx"\ny\n'
+    assert publish(FileSink(tmp_path / "marked", "csv"), mark).read_text()[:5] == '"\ufeffs"\n'
     for number, wide in enumerate("│😀"):
         one = pa.record_batch({"s": [f"x{wide}y", "25"]})
         sink = FileSink(tmp_path / f"wide-{number}", "csv", header=False, delimiter=wide)

@@ -354,3 +354,10 @@ def test_a_committable_must_name_a_spool_file(job: Job) -> None:
         object.__setattr__(altered, "handle", handle)
         with pytest.raises(CorruptRecordError, match="not the handle of a spool file"):
             job.sink.load(job.sink.dump(altered))
+
+
+def test_options_of_a_spark_format_are_sparks() -> None:
+    """Spark leaves None out; as text it would be written for null."""
+    given = {"nullValue": None, "header": True, "maxRecordsPerFile": 5}
+    sink: Any = WriteAheadSink.spark_format("csv", given)
+    assert sink.options == {"header": "true", "maxRecordsPerFile": "5"}
