@@ -31,7 +31,8 @@ class DefaultSource(DataSource):  # type: ignore[misc]
 
         Called by Spark before each batch's tasks. All mistakes of the query are found here.
         """
-        from seamark.datasource.writers import BatchCommit, place_of, plan_batch
+        from seamark.datasource.writers import BatchCommit, in_one_line, place_of, plan_batch
 
-        place = place_of(dict(self.options), schema, overwrite=overwrite)
-        return BatchCommit(place) if self.commits else plan_batch(place)
+        with in_one_line():
+            place = place_of(dict(self.options), schema, overwrite=overwrite)
+            return BatchCommit(place) if self.commits else plan_batch(place)

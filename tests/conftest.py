@@ -235,6 +235,14 @@ def no_job_is_left() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_switch_is_left() -> Iterator[None]:
+    """A worker that a test has played sets it in this process: all workers of a Spark that is begun
+    later would hide their tracebacks."""
+    yield
+    os.environ.pop("SPARK_HIDE_TRACEBACK", None)
+
+
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[LocalHdfs]:
     """A NameNode and a DataNode; a test may kill one, and brings it back."""

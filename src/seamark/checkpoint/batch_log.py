@@ -3,6 +3,8 @@
 job.json                       the location's job id, made once, and the directory of its log
 <job id>/log/<n>.json          `Begun` or `Decided`, by exclusive create; docs/FORMAT.md
 <job id>/log/<n>.committed.json    the mark of a committed decision
+
+`locations_of` reads which locations the query of a checkpoint has had.
 """
 
 import contextlib
@@ -25,6 +27,7 @@ UID = "sink"
 """The uid of a query's one sink."""
 BELOW_CHECKPOINT = "seamark"
 """The default location, below the query's checkpoint location."""
+_LOCATIONS = f"{BELOW_CHECKPOINT}/locations"
 KEPT = 100
 """Entries before the newest decision that are kept, for people and audits."""
 _FORGOTTEN_AT_ONCE = 10
@@ -156,6 +159,20 @@ class StoredLog:
         if decided - self._tidied >= _FORGOTTEN_AT_ONCE:
             self._tidied = decided
             self.forget(decided - KEPT)
+
+
+def locations_of(checkpoint: Directory) -> list[str]:
+    """Return the locations that the query of a checkpoint has had, the one in use last. "" is the
+    default one, which has no record if it is the first. Raises CorruptRecordError."""
+    numbers = numbered(checkpoint.list(_LOCATIONS), ".json")
+    paths = [f"{_LOCATIONS}/{number}.json" for number in numbers]
+    return ["", *(load_record(checkpoint, "location", p, lambda b: str(b["at"])) for p in paths)]
+
+
+def add_location(checkpoint: Directory, number: int, at: str) -> bool:
+    """Record that the query's location is `at` from now on, as the one of this number; return False
+    if another run has recorded one meanwhile."""
+    return create_record(checkpoint, "location", f"{_LOCATIONS}/{number}.json", {"at": at})
 
 
 def identity_of(files: Directory, name: str) -> JobIdentity:

@@ -16,7 +16,7 @@ from seamark.contracts.text_forms import as_text
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema
 
-_NAME = r"`((?:[^`]|``)+)`"
+_NAME = r"`((?:[^`]|``)*)`"
 _ALIAS = rf"(?: AS (?:{_NAME}|(\w+)))?"
 _TEXT = rf"(?:CAST\({_NAME} AS STRING\)|replace\(format_number\({_NAME}, \d+\), ','\))"
 _FORMS = (
@@ -80,9 +80,7 @@ def _require_own_columns(sink: TwoPhaseCommitSink[Any], schema: Schema) -> None:
     except ConfigurationError:  # they are not those that it makes its own of
         return
     found = [match for match in map(_LAST_NAME.search, expressions) if match is not None]
-    own = [
-        (quoted or "").replace("``", "`") or plain for quoted, plain in (m.groups() for m in found)
-    ]
+    own = [(m[1] or m[2] or "").replace("``", "`") for m in found]
     names = [column.name for column in schema]
     if len(found) == len(expressions) and {*names} - {*own}:
         raise ConfigurationError(
@@ -104,7 +102,7 @@ def _part(expression: str, schema: Schema) -> _Part | None:
         # The type's first word: an interval is no int.
         if how.endswith("text") and re.split(r"\W", schema[number].type)[0] not in _ALIKE:
             return None
-        name = (quoted_alias or "").replace("``", "`") or alias or source
+        name = (quoted_alias or alias or "").replace("``", "`") or source
         return _Part(how, number, name)
     return None
 

@@ -27,8 +27,10 @@ from seamark.checkpoint.batch_log import (
     BELOW_CHECKPOINT,
     UID,
     StoredLog,
+    add_location,
     identity_of,
     identity_of_job,
+    locations_of,
 )
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.executions import LOCATION as RECORDED
@@ -276,6 +278,33 @@ class Location:
             )
         if not entries and isinstance(self.sink, FilesSink):
             _require_other_files(self.sink.example_file, spark)
+        claims = decided is None and self.adopts
+        self._take_over_from(spark, planned, query, looks=writes and not claims)
+
+    def _take_over_from(self, spark: Directory, batch: int, query: str, *, looks: bool) -> None:
+        """Record that the query's location is this one from now on, if it was another. Raises
+        CheckpointError if another one has decided the batch that this one would write.
+
+        `looks`: not if it would not, or if the query says that it has to be written all the same. A
+        deleted location binds nobody, nor the one of which this is a copy, whose query goes on."""
+        below = f"{self._checkpoint}".rstrip("/") + f"/{BELOW_CHECKPOINT}"
+        default = shared_uri(below, 'format("seamark"): checkpointLocation')
+        own = "" if self._at == default else self._at
+        while (places := locations_of(spark))[-1] != own:
+            for at in sorted({*places} - {own}) if looks else ():
+                log = StoredLog(open_for_rows(at or default, self.hadoop))
+                decided = batches.newest_decision(log.entries())
+                if decided is None or decided.query != query or decided.batch < batch:
+                    continue
+                if own in places or log.directory != self.log.directory:
+                    raise CheckpointError(
+                        f"batch {batch}, which Spark runs, is decided in the location "
+                        f"{at or default}, which the query had last: under this one it would be "
+                        "written twice. Give that location again; if you have deleted what the "
+                        "sink has of this batch, delete that location too"
+                    )
+            if add_location(spark, len(places), own):
+                return
 
     @cached_property
     def _spark_files(self) -> Directory | None:

@@ -8,8 +8,10 @@ these workers as long as it likes, so what they share lies in the location, in t
 """
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,6 +39,17 @@ except ImportError:  # Spark 4.0 looks for the batch writer's class before it gi
 
     class ArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore
         """A stream's writer of Arrow batches."""
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Let Spark show an error that says all without a traceback, by a switch of its own. The worker
+    ends with the error, so nobody else's is hidden."""
+    try:
+        yield
+    except SeamarkError:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 def place_of(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Location:
@@ -83,6 +96,7 @@ class BatchWriter(ArrowWriter):  # type: ignore[misc]
     projection: Projection
     this: Try
 
+    @in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one task's rows into one transaction and flush it; called once per attempt."""
         task = TaskContext.get()
@@ -159,6 +173,7 @@ class BatchCommit(ArrowWriter):  # type: ignore[misc]
         """Never called: tasks have a `BatchWriter`."""
         raise NotImplementedError
 
+    @in_one_line()
     def commit(self, messages: Sequence[Written | None], batchId: int) -> None:
         """Decide the batch and make its rows visible; returns when this is proved."""
         told = [message for message in messages if message is not None]

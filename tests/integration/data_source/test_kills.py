@@ -142,6 +142,30 @@ def test_a_location_is_deleted_while_a_run_sleeps_in_its_commit(
     assert Counter(in_sqlite(database)) == Counter(changed + IDS[ROWS:])
 
 
+@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+def test_the_location_before_after_a_kill(directory: Path, connect: bool) -> None:
+    """The batch in which the query died is decided in the location that it had last. The refusal
+    is a line, without a traceback of the worker."""
+    database = directory / "t.db"
+    options = {"sink": "sqlite", "path": str(database), "table": "t"}
+    query = Query(directory, options=options, connect=connect)
+    query.die_at(["batch-called:2"])
+    query.given["options"] = {**options, "location": str(directory / "new"), "adopt": "true"}
+    query.die_at(["batch-committed"])
+    query.given["options"] = options
+    driver = query.start()
+    assert driver.wait(180) != 0
+    driver.kill_tree()
+    said = driver.text()
+    wanted = f"batch 1, which Spark runs, is decided in the location {directory}/new, which the"
+    assert re.search(rf"\[PYTHON_DATA_SOURCE_ERROR\].*Error: {wanted}", said, re.MULTILINE), said
+    assert "/datasource/" not in said
+    assert len(in_sqlite(database)) == 2 * ROWS
+    query.given["options"] = {**options, "location": str(directory / "new")}
+    query.finish()
+    require_once(in_sqlite(database))
+
+
 @pytest.mark.parametrize(
     ("connect", "points"),
     [

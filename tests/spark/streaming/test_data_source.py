@@ -50,6 +50,7 @@ def run(frame: DataFrame, at: Path, *, mode: str = "append", **options: str) -> 
 def refusal(frame: DataFrame, at: Path, **options: Any) -> str:
     with pytest.raises(Exception) as error:
         run(frame, at, **options)
+    assert "Traceback" not in str(error.value)
     return str(error.value)
 
 

@@ -51,6 +51,16 @@ def test_decimals_are_written_in_plain_digits() -> None:
     }
 
 
+@pytest.mark.parametrize("selected", [False, True])
+@pytest.mark.parametrize("name", ["", "`", "``", " ", "a.b", 'x"y'])
+def test_a_column_of_any_name(name: str, selected: bool) -> None:
+    """As of a file of CSV whose header lacks one."""
+    sink = sm.SQLiteSink("/x.db", table="t")
+    schema = (Column("id", "bigint"), Column(name, "string"))
+    rows = pa.RecordBatch.from_arrays([pa.array([1]), pa.array(["x"])], ["id", name])
+    assert Projection.of(sink, schema, selected=selected)(rows).equals(rows)
+
+
 def test_partition_columns_are_text_and_last() -> None:
     sink = sm.FileSink("/out", partition_by=["day"])
     assert made(sink, "day|value") == {"value": ["x", "y"], "day": ["2026-01-02", None]}

@@ -3,8 +3,17 @@ Python data source, so nothing that may be missing is imported with it."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+from pyspark.util import handle_worker_exception
+
+from pyspark_seamark import DefaultSource
+from seamark.model.errors import ConfigurationError
+from tests.unit.datasource.played import IDS
 
 
 def test_the_name_alone_imports_nothing_of_ours() -> None:
@@ -15,3 +24,15 @@ def test_the_name_alone_imports_nothing_of_ours() -> None:
     modules = done.stdout.split()
     assert "pyspark_seamark" in modules
     assert not [name for name in modules if name.startswith(("seamark", "pyarrow"))]
+
+
+def test_spark_shows_a_mistake_in_one_line(tmp_path: Path) -> None:
+    """A worker of Spark's shows an error by this function of Spark's, and then ends."""
+    shown = io.BytesIO()
+    source = DefaultSource({"sink": "sqlight", "checkpointlocation": str(tmp_path)})
+    with pytest.raises(ConfigurationError) as error:
+        source.streamWriter(IDS, False)
+    handle_worker_exception(error.value, shown)
+    text = shown.getvalue()[8:].decode()
+    assert text.startswith('seamark.model.errors.ConfigurationError: format("seamark"): the option')
+    assert text.count("\n") == 1
