@@ -24,10 +24,14 @@ def checked_options(
             f"{source}: options is of type {type(options).__name__}; "
             "give a dict of Spark's reader options"
         )
-    checked = {}
+    checked: dict[str, str] = {}
     for name, value in options.items():
         if not isinstance(name, str) or not name:
             raise ConfigurationError(f"{source}: options has the key {name!r}; keys are text")
+        if name.lower() in map(str.lower, checked):
+            raise ConfigurationError(
+                f"{source}: options has {name!r} twice, as their case does not matter; give it once"
+            )
         instead = owned.get(name.lower())
         for prefix, remedy in (owned_prefixes or {}).items():
             if name.lower().startswith(prefix):
