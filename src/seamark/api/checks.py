@@ -3,6 +3,7 @@
 Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 """
 
+import difflib
 import inspect
 import math
 import re
@@ -88,6 +89,12 @@ def member(kind: type[E], value: Any, setting: str) -> E:
     except ValueError:
         allowed = ", ".join(repr(m.value) for m in kind)
         raise ConfigurationError(f"{setting} is {value!r}; allowed are {allowed}") from None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the known option nearest to a wrong one; "" if none is near."""
+    near = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def no_class(value: Any, setting: str) -> None:
