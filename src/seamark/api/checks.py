@@ -3,6 +3,7 @@
 Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 """
 
+import difflib
 import inspect
 import math
 import re
@@ -110,6 +111,12 @@ def texts(values: Any, setting: str) -> dict[str, str]:
 def as_option(value: object) -> str:
     """Return a value as the text of an option."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the known option nearest to a wrong one; "" if none is near."""
+    near = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def no_class(value: Any, setting: str) -> None:

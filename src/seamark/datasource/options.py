@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
+from seamark.api.checks import nearest
 from seamark.api.declarations import a_sink
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.files.location import storage_uri
@@ -250,7 +251,7 @@ def _class_of(name: str) -> Any:
 
 
 def _unknown(name: str, option: str, known: list[str]) -> ConfigurationError:
-    near = formats.nearest(option, known)
+    near = nearest(option, known)
     return ConfigurationError(
         f'format("seamark"): sink {name!r} has no option {option!r}; {near}it takes '
         f"{', '.join(known)}"

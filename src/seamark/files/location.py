@@ -132,6 +132,11 @@ def storage_uri(value: object, setting: str) -> StorageUri:
             "file can be made there that another driver has not made; give a local path, or a URI "
             "with 'hdfs:', 's3a:' or another file system of Hadoop's"
         )
+    if location.scheme in ("s3", "s3n"):
+        raise ConfigurationError(
+            f"{setting} has the scheme {location.scheme!r}, which Hadoop no longer has a client "
+            f"for; write s3a://{location.authority}{location.path}"
+        )
     if location.scheme in ("wasb", "wasbs"):
         raise ConfigurationError(
             Finding(

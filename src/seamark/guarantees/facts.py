@@ -17,6 +17,7 @@ class SourcePart:
     isolation: Kafka's isolation level; "" for other systems.
     fails_on_data_loss: False if the source goes on without rows deleted unread.
     skips: the options by which it passes over files that it cannot read, or removes those read.
+    unknown_options: those that Spark does not know, each with a question about the nearest one.
     """
 
     uid: str
@@ -26,6 +27,7 @@ class SourcePart:
     isolation: str = ""
     fails_on_data_loss: bool = True
     skips: tuple[str, ...] = ()
+    unknown_options: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class SinkPart:
     are the sink's own. `upstream` lists the parts feeding it, in the order of the data; None if the
     plan is not known: then every source does. `output_modes`: as `TwoPhaseCommitSink`. `read_by`:
     the sources of Spark's that would read the files that it writes. `in_checkpoint`: its directory
-    is the job's own in the checkpoint storage, or shows that to readers.
+    is the job's own in the checkpoint storage, or shows that to readers. `replaces`: it has
+    keys, and a row takes the place of the one with its key.
     """
 
     uid: str
@@ -75,7 +78,13 @@ class SinkPart:
     upstream: tuple[str, ...] | None = None
     read_by: tuple[str, ...] = ()
     in_checkpoint: bool = False
+    replaces: bool = False
     output_modes: tuple[str, ...] = OUTPUT_MODES
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether a row takes the place of another one."""
+        return self.replaces or self.way is SinkWay.IDEMPOTENT
 
 
 @dataclass(frozen=True)

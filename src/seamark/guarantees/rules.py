@@ -75,6 +75,18 @@ def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
             yield Finding(FindingCode.SC003, f"source `{source.uid}`", found, remedy)
 
 
+def option_unknown(job: JobFacts) -> Iterator[Finding]:
+    """Spark passes over an option that it does not know."""
+    for source in job.sources:
+        for name, question in source.unknown_options:
+            yield Finding(
+                FindingCode.SC006,
+                f"source `{source.uid}`",
+                f"{source.description} has no option {name!r}: it is passed over in silence",
+                f"{question}correct the name, or leave it out",
+            )
+
+
 def operator_without_uid(job: JobFacts) -> Iterator[Finding]:
     """A changed program cannot find the operator's state."""
     for operator in job.operators:
@@ -229,14 +241,14 @@ def output_mode_not_taken(job: JobFacts) -> Iterator[Finding]:
 
 
 def target_shared(job: JobFacts) -> Iterator[Finding]:
-    """Two jobs, or two idempotent sinks of one job, write one target."""
+    """Two jobs write one target; or two sinks of one job, rows of which replace others."""
     for sink in job.sinks:
         for other in job.others:
             for place in _targets(sink):
                 if place in other.writes:
                     yield _shared(sink, place, f"job {other.name!r}, which has not ended,")
-    for one, two in combinations(_idempotent(job), 2):
-        for place in _targets(one):
+    for one, two in combinations(job.sinks, 2):
+        for place in _targets(one) if one.overwrites or two.overwrites else ():
             if place in two.places:
                 yield _shared(one, place, f"sink `{two.uid}`")
 
@@ -363,6 +375,7 @@ RULES: tuple[Callable[[JobFacts], Iterator[Finding]], ...] = (
     not_replayable,
     reads_uncommitted,
     skips_lost_rows,
+    option_unknown,
     operator_without_uid,
     replay_changes_rows,
     python_function_unproved,

@@ -30,6 +30,7 @@ class FindingCode(Enum):
     SC003 = "source-skips-lost-rows", Severity.WARNING
     SC004 = "source-retention-too-short", Severity.WARNING
     SC005 = "spark-connect", Severity.ERROR
+    SC006 = "source-option-unknown", Severity.WARNING
     ST001 = "operator-without-uid", Severity.WARNING
     ST002 = "replay-changes-rows", Severity.WARNING
     ST003 = "python-function-unproved", Severity.NOTE

@@ -96,6 +96,15 @@ _ENTRY = re.compile(
 _FIELD = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC_NAMES = "letters, digits, '.', '_' and '-', at most 249 of them"
+
+
+def is_topic(name: object) -> bool:
+    """Whether Kafka would take a topic's name: one of `TOPIC_NAMES`."""
+    return isinstance(name, str) and bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
+
+
 def to_java(options: Mapping[str, str], source: str) -> dict[str, str]:
     """Return a source's options with librdkafka's names of logins and certificates as Java's. The
     given names of Java's own win. Raises ConfigurationError."""

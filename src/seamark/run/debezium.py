@@ -7,7 +7,7 @@ Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhap
 import math
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from pyspark.errors import AnalysisException
@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 from seamark.api.checks import one_of
 from seamark.model.errors import ConfigurationError
 from seamark.run.process import columns_of
-from seamark.spark.connect import require_classic
+from seamark.spark.decoded import require_frame
 
 UNREADABLE = "unreadable"
 """The op of a row whose envelope cannot be read: a value that every sink with ``op=`` refuses."""
@@ -110,12 +110,13 @@ def debezium(
 
     Raises ConfigurationError.
     """
-    require_classic(df, "sm.debezium")
+    require_frame(df, "sm.debezium")
     columns = _columns(df, schema)
-    keys = (keys,) if isinstance(keys, str) else tuple(keys)
-    if not keys or not set(keys) <= set(columns.names):
+    given, keys = keys, (keys,) if isinstance(keys, str) else keys
+    keys = tuple(keys) if isinstance(keys, Iterable) else ()
+    if not keys or not all(isinstance(key, str) and key in columns.names for key in keys):
         raise ConfigurationError(
-            f"sm.debezium: keys is {list(keys)!r}; give the table's key columns, out of "
+            f"sm.debezium: keys is {given!r}; give the table's key columns, out of "
             f"{', '.join(columns.names)}"
         )
     if not isinstance(op, str) or not op or op.lower() in {name.lower() for name in columns.names}:

@@ -2,9 +2,11 @@
 Spark's DataFrames. Raises ConfigurationError as soon as a value is wrong."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException, PySparkValueError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
@@ -20,7 +22,9 @@ from seamark.run.dead_letters import check_takes_dead_letters
 from seamark.run.process import interruptible
 from seamark.spark.connect import require_classic
 from seamark.spark.decoded import decoded
+from seamark.spark.java_calls import root_cause
 from seamark.spark.session import require_format, require_stream, spark_schema, spark_session
+from seamark.spark.source_options import refusal, refused_options, unknown_options
 from seamark.spark.state_backend import session_setting
 
 
@@ -40,6 +44,7 @@ def declare_source(
                 f"source {uid!r}: say whether the stream can be read again after a failure: "
                 "replayable=True or replayable=False"
             )
+        require_options(source, f"source {uid!r}")
         return DeclaredSource(
             uid, "Spark stream", replayable, bounded=False, dataframe=source
         ), set()
@@ -56,18 +61,38 @@ def declare_source(
     spark = spark_session(job)
     reader = source.reader()
     require_format(spark, reader.format)
-    stream = spark.readStream.format(reader.format).options(**reader.options)
-    try:
+    what = f"source {uid!r}: {source.describe()}"
+
+    def load(options: Mapping[str, str]) -> DataFrame:
+        stream = spark.readStream.format(reader.format).options(**options)
         if session_setting(spark, SOURCE_EVOLUTION, "false") == "true":
             stream = stream.name(uid)  # Spark refuses a source without one
-        read = (stream if reader.schema is None else stream.schema(reader.schema)).load()
+        return (stream if reader.schema is None else stream.schema(reader.schema)).load()
+
+    try:
+        read = load(reader.options)
     except (ParseException, AnalysisException, PySparkValueError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise ConfigurationError(f"source {uid!r}: {source.describe()}: {said}") from None
+        raise ConfigurationError(f"{what}: {str(error).strip().splitlines()[0]}") from None
+    except PySparkException:
+        raise ConfigurationError(f"{what}: {refusal(load, reader.options)}; correct it") from None
+    except Py4JJavaError as error:  # of a file system
+        raise ConfigurationError(f"{what}: {root_cause(error)}") from None
+    require_options(read, what)
+    for option, question in unknown_options(read):
+        if "." not in option:  # a client's names may be those of a class that it is given
+            raise ConfigurationError(
+                f"{what}: Spark has no option {option!r} for it; {question or 'leave it out'}"
+            )
     if isinstance(source, DecodedSource) and (decoder := source.create_decoder()) is not None:
         read = decoded(read, decoder)
     made = DeclaredSource(uid, source.describe(), source.replayable, source.bounded, read, source)
     return made, secrets_in([source, dict(reader.options)])
+
+
+def require_options(frame: DataFrame, what: str) -> None:
+    """Raise ConfigurationError if Spark would refuse the options of a source at its start."""
+    if refusal := refused_options(frame):
+        raise ConfigurationError(f"{what}: {refusal}; correct it")
 
 
 def declare_sinks(

@@ -32,6 +32,7 @@ from seamark.spark.plan_functions import epoch_time_functions, python_functions,
 from seamark.spark.planned_query import LEAVES_ONCE
 from seamark.spark.plans import selected
 from seamark.spark.session import is_local
+from seamark.spark.source_options import unknown_options
 
 log = logging.getLogger(__name__)
 
@@ -81,18 +82,16 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
 
 def _source_part(source: DeclaredSource, read: Sequence[FilesRead]) -> SourcePart:
     options = kafka_options(source.dataframe)
+    unknown = tuple(unknown_options(source.dataframe))
+    part = SourcePart(source.uid, source.description, source.replayable, unknown_options=unknown)
     if options is None:
         places = tuple(files.place for files in read)
         skips = tuple(dict.fromkeys(option for files in read for option in files.skips))
-        return SourcePart(
-            source.uid, source.description, source.replayable, places=places, skips=skips
-        )
+        return replace(part, places=places, skips=skips)
     servers = options.get("kafka.bootstrap.servers", "")
     reading = subscription(options)
-    return SourcePart(
-        source.uid,
-        source.description,
-        source.replayable,
+    return replace(
+        part,
         places=tuple(kafka_topic(servers, topic) for topic in reading.topics),
         isolation=options.get("kafka.isolation.level", "read_uncommitted"),
         fails_on_data_loss=reading.fails_on_data_loss,
@@ -115,6 +114,7 @@ def _sink_part(
         upstream=upstream(graph, sink.uid),
         read_by=tuple(uid for uid, those in read.items() if any(r.reads(file) for r in those)),
         in_checkpoint=bool(own) and holds(getattr(sink.sink, "path", None), own),
+        replaces=bool(getattr(sink.sink, "keys", ())),
         output_modes=modes,
     )
     if sink.dataframe is None:

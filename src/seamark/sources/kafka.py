@@ -14,7 +14,7 @@ from seamark.api.checks import one_of
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
-from seamark.model.kafka_options import to_java
+from seamark.model.kafka_options import TOPIC_NAMES, is_topic, to_java
 from seamark.sources.kafka_admin import (
     KafkaGroupOffsets,
     ask_topics,
@@ -137,12 +137,12 @@ class KafkaSource(Ending):
             if (
                 not isinstance(topics, Sequence)
                 or not topics
-                or not all(isinstance(t, str) and t.strip() and "," not in t for t in topics)
+                or not all(map(is_topic, topics))
                 or len(set(topics)) < len(topics)
             ):
                 raise ConfigurationError(
                     f"KafkaSource at {servers}: topics is {self.topics!r}; give one topic's name, "
-                    "or a list of names, each once"
+                    f"or a list of names, each once; a name has {TOPIC_NAMES}"
                 )
             object.__setattr__(self, "topics", tuple(topics))
         elif not isinstance(self.pattern, str) or not self.pattern:
@@ -272,7 +272,7 @@ class KafkaSource(Ending):
         for topic, offsets in start.items():
             good = isinstance(topic, str) and isinstance(offsets, Mapping) and bool(offsets)
             for partition, offset in offsets.items() if isinstance(offsets, Mapping) else ():
-                good &= _is_whole(partition, at_least=0) and _is_whole(offset, at_least=-2)
+                good &= _is_whole(partition, -1, 2**31) and _is_whole(offset, -3, 2**63)
             if not good or not isinstance(offsets, Mapping):
                 raise ConfigurationError(
                     f"{self._name}: starting_offsets has {topic!r}: {offsets!r}; give "
@@ -288,5 +288,5 @@ class KafkaSource(Ending):
         return json.dumps(by_topic)
 
 
-def _is_whole(value: object, at_least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+def _is_whole(value: object, above: int, below: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and above < value < below

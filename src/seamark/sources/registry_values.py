@@ -58,10 +58,16 @@ class RegistryValues:
         checked = settings.checked(self.schema_registry, self.name, self.value_format)
         object.__setattr__(self, "schema_registry", checked)
         given = self.value_schema
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int | str)):
+        number = isinstance(given, int) and not isinstance(given, bool) and given > 0
+        if given is not None and not number and (not isinstance(given, str) or not given.strip()):
             raise ConfigurationError(
-                f"{self.name}: value_schema is {given!r}; give the number of a version, or the "
-                "schema's text"
+                f"{self.name}: value_schema is {given!r}; give the number of a version, from 1, or "
+                "the schema's text"
+            )
+        subject = self.subject
+        if subject is not None and (not isinstance(subject, str) or not subject.strip()):
+            raise ConfigurationError(
+                f"{self.name}: subject is {subject!r}; give the name of one, or leave it out"
             )
         if not isinstance(given, str) and self.subject is None and len(self.topics) != 1:
             raise ConfigurationError(

@@ -21,7 +21,13 @@ def checked_options(
     be a secret.
     """
     checked = texts(options, f"{source}: options")
+    given: set[str] = set()
     for name in checked:
+        if name.lower() in given:
+            raise ConfigurationError(
+                f"{source}: options has {name!r} twice, as their case does not matter; give it once"
+            )
+        given.add(name.lower())
         instead = owned.get(name.lower())
         for prefix, remedy in (owned_prefixes or {}).items():
             if name.lower().startswith(prefix):

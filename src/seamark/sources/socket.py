@@ -3,12 +3,16 @@
 This is the configuration; `spark/socket_lines.py` reads the lines.
 """
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from seamark.api.checks import whole_number
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
+
+_HOST = re.compile(r"[^\s/:]+|[^\s/]*:[^\s/]*:[^\s/]*")
+"""Only an address of IPv6 has colons, at least two."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,9 @@ class SocketSource:
     """It goes on until the job is stopped."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.host, str) or not self.host.strip():
+        if not isinstance(self.host, str) or not _HOST.fullmatch(self.host):
             raise ConfigurationError(
-                f"SocketSource: host is {self.host!r}; give a name or an address"
+                f"SocketSource: host is {self.host!r}; give a name or an address, and no more"
             )
         whole_number(self.port, f"SocketSource {self.host}: port", least=1, most=65535)
 

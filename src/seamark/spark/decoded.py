@@ -10,6 +10,18 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from seamark.contracts.source import UNREADABLE, RowDecoder
 from seamark.model.errors import ConfigurationError
+from seamark.spark.connect import require_classic
+
+
+def require_frame(df: object, where: str) -> None:
+    """Raise ConfigurationError for what is no DataFrame of this program's, at the entrance `where`:
+    a source, say."""
+    require_classic(df, where)
+    if not isinstance(df, DataFrame):
+        raise ConfigurationError(
+            f"{where}: df is of type {type(df).__name__}; give the DataFrame that job.source "
+            "returns, or one read with spark.readStream"
+        )
 
 
 def decoded(df: DataFrame, decoder: RowDecoder) -> DataFrame:

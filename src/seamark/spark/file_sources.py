@@ -62,7 +62,7 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
     reads = []
     for leaf in sources_of(frame):
         with ignored("the path of a file source"):
-            if (options := _file_options(leaf)) is not None:
+            if (options := file_options(leaf)) is not None:
                 recursive = options.get("recursivefilelookup", "").lower() == "true"
                 names = options.get("pathglobfilter", "*")
                 conf = frame.sparkSession.conf
@@ -81,7 +81,7 @@ def files_read(frame: DataFrame) -> list[FilesRead]:
 def reads_elsewhere(leaf: Any, spark: SparkSession, file: str) -> str:
     """Return what a file source reads, if a `file` of its log lies outside of it: in Spark's eyes
     all files in there are new. "" if it does not, or if Spark goes by the files' names alone."""
-    options = _file_options(leaf)
+    options = file_options(leaf)
     if options is None or options.get("filenameonly", "").lower() == "true":
         return ""
     path = _path(options, spark)
@@ -92,7 +92,7 @@ def reads_elsewhere(leaf: Any, spark: SparkSession, file: str) -> str:
     return "" if f"{there}/".startswith(f"{plain.rstrip('/')}/") else path
 
 
-def _file_options(leaf: Any) -> dict[str, str] | None:
+def file_options(leaf: Any) -> dict[str, str] | None:
     """Return the options of a source of Spark's file formats, by names in lower case; None for
     others. Only those have such a name."""
     if name_of(leaf) != "StreamingRelation" or not leaf.sourceName().startswith("FileSource["):

@@ -200,15 +200,8 @@ def require_format(spark: SparkSession, format_: str) -> None:
 
 
 def require_storage(spark: SparkSession, uri: str) -> None:
-    """Make sure the session can reach the file system of `uri`. Raises MissingDependencyError, or
-    PreflightError for a scheme with another name in Hadoop."""
-    scheme = uri.split(":", 1)[0]
-    if scheme in ("s3", "s3n"):
-        raise PreflightError(
-            f"checkpoint storage {uri}: {scheme}: is the name of connectors that are gone; write "
-            f"s3a:{uri.split(':', 1)[1]}"
-        )
-    if scheme == "s3a":
+    """Make sure the session can reach the file system of `uri`. Raises MissingDependencyError."""
+    if uri.startswith("s3a:"):
         connector = f"org.apache.hadoop:hadoop-aws:{jars.hadoop_version()}"
         _require_class(spark, _S3A_CLASS, connector, jars.s3a_jars)
 

@@ -1,6 +1,5 @@
 """The sinks behind ``format(…)``, made of the options that Spark's own sinks take."""
 
-import difflib
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from seamark.api.checks import nearest
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.errors import ConfigurationError
 
@@ -95,12 +95,6 @@ class Options:
                 f'write_stream: format "{self.format}" has no option {written!r} here; '
                 f"{nearest(name, self._known)}it takes {', '.join(self._known)}"
             )
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return a question that names the known option nearest to a wrong one; "" if none is near."""
-    near = difflib.get_close_matches(name, [k.lower() for k in known], n=1)
-    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def names_in(text: str, option: str) -> list[str]:

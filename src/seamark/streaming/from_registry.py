@@ -6,8 +6,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from seamark.sources.registry_values import RegistryValues
-from seamark.spark.connect import require_classic
-from seamark.spark.decoded import decoded
+from seamark.spark.decoded import decoded, require_frame
 
 
 def from_registry(
@@ -28,7 +27,7 @@ def from_registry(
     `value_schema`. Called when the program builds its stream: it asks the registry. Raises
     ConfigurationError, PreflightError and MissingDependencyError.
     """
-    require_classic(df, "sm.from_registry")
+    require_frame(df, "sm.from_registry")
     values = RegistryValues(
         "sm.from_registry", (), value_format, schema_registry, subject, value_schema, on_bad_row
     )

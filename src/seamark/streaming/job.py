@@ -24,6 +24,7 @@ from seamark.api.settings import PROGRAM, Setting
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.job import Job
 from seamark.model.redaction import secrets_in
+from seamark.run.declaring import require_options
 from seamark.run.kafka_topics import kafka_options, subscription
 from seamark.run.stop_signals import program_has_ended
 from seamark.savepoints.restore.options import RestoreOptions
@@ -102,6 +103,7 @@ class StreamJob(Job):
         sinks = self.declaration.sinks
         sinks[SINK] = replace(sinks[SINK], declared_at=_place_in_program())
         for source in _sources(dataframe, bounded=self._when.bounded):
+            require_options(source.dataframe, f"write_stream: {source.description}")
             self._secrets |= secrets_in([dict(kafka_options(source.dataframe) or {})])
             self.declaration.sources[source.uid] = source
             name_part(source.dataframe, self.declaration.key, source.uid, source=True)

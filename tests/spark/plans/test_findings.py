@@ -105,6 +105,18 @@ def test_a_program_with_mistakes_is_told_each_of_them(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
+def test_two_sinks_of_one_table_whose_rows_replace_each_other(
+    tmp_path: Path, rate: DataFrame
+) -> None:
+    """Of two that append every row stays: one table may well take them."""
+    for keys, findings in (((), 0), (("value",), 1)):
+        job = sm.Job("shared", sm.CheckpointConfig(storage=str(tmp_path)))
+        job.source(rate, "rate", replayable=True)
+        for uid in ("one", "two"):
+            job.sink(rate, sm.SQLiteSink(str(tmp_path / "shop.db"), "orders", keys=keys), uid)
+        assert len(found(job, "SK002")) == findings
+
+
 def test_lines_are_named_where_spark_keeps_none(
     tmp_path: Path, rate: DataFrame, spark: SparkSession
 ) -> None:

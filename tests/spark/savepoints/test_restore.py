@@ -17,9 +17,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import seamark as sm
+from seamark.dev.java_server import free_ports
 from seamark.files.local import LocalDirectory
 from seamark.model import failpoints
-from seamark.model.errors import DamagedCheckpointError, RestoreError
+from seamark.model.errors import DamagedCheckpointError, RecordNotStoredError, RestoreError
 from seamark.savepoints.record import write_taking
 from seamark.spark.hadoop_files import open_files
 from tests.servers.hdfs import LocalHdfs
@@ -59,6 +60,17 @@ def untouched(first: Path) -> Iterator[None]:
 def identity(folder: Path, job: str) -> dict[str, object]:
     body: dict[str, object] = json.loads((folder / f"store/{job}/job.json").read_bytes())["body"]
     return body
+
+
+def test_an_origin_whose_store_is_away_is_told_in_a_line(first: Path) -> None:
+    (port,) = free_ports(1)
+    path = f"hdfs://127.0.0.1:{port}/jobs/first"
+    says = rf"^restore of {path} into file://{first}/store/away: .*Exception: .* begin it again"
+    for ask in (counting_job(first, "away").run, counting_job(first, "away").restore_plan):
+        with pytest.raises(RecordNotStoredError, match=says) as told:
+            ask(path)
+        assert "\n" not in str(told.value)
+    assert not (first / "store/away/job.json").exists()
 
 
 def test_the_newest_checkpoint_goes_on_in_two_new_jobs(first: Path) -> None:

@@ -513,7 +513,10 @@ def test_a_number_of_another_unit_is_unreadable(spark: SparkSession, how: Any, c
         ({"schema": "id INT, ID INT"}, "each once"),
         ({"schema": "id INT, m MAP<INT, INT>"}, "which Spark cannot read from JSON: "),
         ({"keys": []}, r"keys is \[\]; give the table's key columns"),
-        ({"keys": "number"}, r"keys is \['number'\]"),
+        ({"keys": "number"}, "keys is 'number'; give"),
+        ({"keys": None}, "keys is None; give"),
+        ({"keys": [["id"]]}, r"keys is \[\['id'\]\]; give"),
+        ({"df": sm.KafkaSource("h:1", "clicks")}, "df is of type KafkaSource; give the DataFrame"),
         ({"op": "NAME"}, "op is 'NAME'; give a name that no column"),
         ({"numeric_timestamps": "hours"}, "numeric_timestamps is 'hours'"),
         ({"numeric_timestamps": {"at": "hours"}}, "numeric_timestamps of 'at' is 'hours'"),
@@ -526,7 +529,7 @@ def test_a_number_of_another_unit_is_unreadable(spark: SparkSession, how: Any, c
 def test_wrong_settings(spark: SparkSession, how: dict[str, Any], match: str) -> None:
     df = spark.createDataFrame([(None, b"{}")], "key BINARY, value BINARY")
     with pytest.raises(ConfigurationError, match=match):
-        sm.debezium(df, **{"schema": SCHEMA, "keys": ["id"], **how})
+        sm.debezium(**{"df": df, "schema": SCHEMA, "keys": ["id"], **how})
 
 
 def test_another_dataframe(spark: SparkSession) -> None:

@@ -107,6 +107,8 @@ def test_two_paths_are_two_places(one: str, other: str) -> None:
         ("jdbc://host/x", "has the scheme 'jdbc', where no checkpoint"),
         ("s3a:///x", "names no bucket"),
         ("s3a://key:s3cr3t@bucket/x", "keys belong"),
+        ("s3://bucket/jobs", "'s3', which Hadoop no longer has .*; write s3a://bucket/jobs"),
+        ("s3n://bucket/jobs", "'s3n', which .*; write s3a://bucket/jobs"),
         ("hdfs://name?x/y", "'name\\?x' is no host"),
         ("hdfs:x", "no path from the top"),
         ("hdfs://name/a/../b", "without '.', '..'"),

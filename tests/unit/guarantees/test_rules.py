@@ -27,6 +27,9 @@ PREFIX = kafka_prefix("a:1,b:1", "shop")
 SOURCE = SourcePart("in", "Kafka topics in", True, (kafka_topic("a:1", "in"),), "read_committed")
 SINK = SinkPart("out", "Kafka topic out", SinkWay.TWO_PHASE_COMMIT, places=(TOPIC, PREFIX))
 KEYED = SinkPart("keyed", "Redis", SinkWay.IDEMPOTENT, places=("redis: s:1",))
+MERGED = SinkPart(
+    "merged", "SQLite", SinkWay.TWO_PHASE_COMMIT, places=("sqlite: table t",), replaces=True
+)
 WELL = JobFacts(
     [SOURCE],
     [OperatorPart("count", "a count")],
@@ -55,6 +58,8 @@ MISTAKES = [
     ("SC003", source(fails_on_data_loss=False), "source `in`", "skipped in silence"),
     ("SC003", source(skips=("ignoreCorruptFiles",)), "source `in`", "ignoreCorruptFiles is true"),
     ("SC003", source(skips=("cleanSource",)), "source `in`", "without the rows read since"),
+    ("SC006", source(unknown_options=(("maxOffset", "did you mean 'max'? "),)), "source `in`",
+     "no option 'maxOffset': it is passed over"),
     ("ST001", {"operators": [OperatorPart("operator-0", "x", named=False)]}, "operator", "no uid"),
     ("ST002", {"sinks": [replace(KEYED, varying=(UUID,))]}, "sink `keyed`", "id: uuid() at app.py"),
     ("ST003", {"sinks": [replace(KEYED, python=(UUID,))]}, "sink `keyed`", "is Python"),
@@ -77,6 +82,8 @@ MISTAKES = [
     ("SK006", sink(output_modes=("complete",)), "sink `out`", "would delete the rows of the ep"),
     ("SK002", other(writes=frozenset({TOPIC})), "sink `out`", "job 'billing', which has not ended"),
     ("SK002", {"sinks": [KEYED, replace(KEYED, uid="two")]}, "sink `keyed`", "sink `two`"),
+    ("SK002", {"sinks": [MERGED, replace(MERGED, uid="two", replaces=False)]}, "sink `merged`",
+     "rows of one key overwrite each other"),
     ("SK007", source(places=(TOPIC,)), "sink `out`", "source `in` reads kafka"),
     ("SK008", sink(in_checkpoint=True), "sink `out`", "where the job's checkpoint is"),
     ("SK003", other(reads_uncommitted=frozenset({TOPIC})), "sink `out`", "job 'billing' reads"),

@@ -76,6 +76,7 @@ def test_a_mistake_in_a_file_source_is_named(settings: dict[str, Any], named: li
 
 
 def test_a_socket_is_not_replayable_and_never_ends() -> None:
+    assert SocketSource("::1", 1).describe() == "socket ::1:1"
     source = SocketSource("localhost", 9999)
     assert source.reader().format == "seamark-socket"
     assert source.reader().options == {"host": "localhost", "port": "9999"}
@@ -89,6 +90,8 @@ def test_a_socket_is_not_replayable_and_never_ends() -> None:
     [
         ("", 1, "host is ''"),
         (None, 1, "host is None"),
+        ("http://a", 1, "host is 'http://a'"),
+        ("a:1", 1, "host is 'a:1'"),
         ("a", "80", "port is '80'"),
         ("a", True, "port is True"),
         ("a", 0, "port is 0; give a whole number from 1 to 65535"),

@@ -134,6 +134,10 @@ def source(**settings: Any) -> KafkaSource:
         ({"value_format": "avro", "schema_registry": {"url": "http://a:b/c@d"}}, "holds a user"),
         ({"value_format": "avro", "on_bad_row": "drop"}, "on_bad_row is 'drop'"),
         ({"value_format": "avro", "value_schema": 1.5}, "value_schema is 1.5"),
+        ({"value_format": "avro", "value_schema": 0}, "value_schema is 0; .* a version, from 1"),
+        ({"value_format": "avro", "value_schema": " "}, "value_schema is ' '"),
+        ({"value_format": "avro", "subject": ""}, "subject is ''"),
+        ({"value_format": "avro", "subject": 5}, "subject is 5"),
         ({"value_format": "avro", "topics": ["a", "b"]}, "not one topic; give subject="),
     ],
 )

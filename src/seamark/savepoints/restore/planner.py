@@ -19,6 +19,7 @@ from seamark.files.location import storage_uri
 from seamark.model.errors import (
     ConfigurationError,
     DamagedCheckpointError,
+    RecordNotStoredError,
     RestoreError,
     SavepointError,
     SeamarkError,
@@ -83,20 +84,37 @@ class Prepared:
         return self.origin
 
 
+@contextmanager
+def storages_answer(path: str, job: NewJob) -> Iterator[None]:
+    """Raise RecordNotStoredError for a storage that fails in this context, of the restore of
+    `path`."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, SeamarkError):
+            raise
+        raise RecordNotStoredError(
+            f"restore of {path} into {job.directory}: {error}. Nothing is lost: see that both can "
+            "be reached from here, and begin it again, which goes on from what was copied"
+        ) from error
+
+
 def plan_restore(
     spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
 ) -> RestorePlan:
     """Plan the restore of `path` into the job. Without `into_directory` nothing in the job's
     directory is a problem: the job may run there at this moment.
 
-    Raises RestoreError, SavepointError or CorruptRecordError if nothing can be read at `path`.
+    Raises RestoreError, SavepointError or CorruptRecordError if nothing can be read at `path`, and
+    RecordNotStoredError.
     """
     path = storage_uri(path, "restore")
-    place = find_place(spark, path, job)
-    if into_directory and (restored := place.restored_from(path)) is not None:
-        return _already_there(place.current or restored, restored, path, job)
-    with prepare(spark, path, job, place, into_directory=into_directory) as prepared:
-        return prepared.plan
+    with storages_answer(path, job):
+        place = find_place(spark, path, job)
+        if into_directory and (restored := place.restored_from(path)) is not None:
+            return _already_there(place.current or restored, restored, path, job)
+        with prepare(spark, path, job, place, into_directory=into_directory) as prepared:
+            return prepared.plan
 
 
 def write_plan(spark: SparkSession, path: str | None, job: NewJob, file: Path) -> None:

@@ -24,7 +24,7 @@ from seamark.savepoints.restore.lineage import Place, end_lineage, find_place, s
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin
 from seamark.savepoints.restore.plan import Action, ClaimMode
-from seamark.savepoints.restore.planner import Prepared, prepare
+from seamark.savepoints.restore.planner import Prepared, prepare, storages_answer
 from seamark.savepoints.restore.target import take_over, write_marker
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,15 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> str:
     unchanged command needs it after a later restore by hand; the path may be gone by now. After
     a kill -9 it can be called again. Before anything is written it raises
     RestoreError if parts do not fit together, SavepointError or DamagedCheckpointError if the
-    savepoint or checkpoint is not whole. Raises CheckpointError if it is deleted meanwhile.
+    savepoint or checkpoint is not whole. Raises CheckpointError if it is deleted meanwhile, and
+    RecordNotStoredError if a storage does not answer.
     """
     path = storage_uri(path, "restore")
+    with storages_answer(path, job):
+        return _restored(spark, path, job)
+
+
+def _restored(spark: SparkSession, path: str, job: NewJob) -> str:
     place = find_place(spark, path, job)
     current = place.current
     if current is not None and (restored := place.restored_from(path)) is not None:

@@ -19,6 +19,7 @@ from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.guarantee import SinkWay
+from seamark.model.kafka_options import TOPIC_NAMES, is_topic
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import column_names
 from seamark.sinks.internal.servers import shown
@@ -46,7 +47,6 @@ _BROKER = re.compile(
     r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[[^]\s]+\]|[^]\[\s:;/]+)(?::(\d+))?", re.IGNORECASE
 )
 """As librdkafka takes one; with another scheme it would look for a host of that name."""
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _FORMATS = " or ".join(map(repr, ("json", *FORMS)))
 _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
 
@@ -155,14 +155,10 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
                 f"{name}: bootstrap_servers is {servers!r}; give text, 'localhost:9092', several "
                 "brokers with commas between"
             )
-        if self.topic is not None and (
-            not isinstance(self.topic, str)
-            or not _TOPIC.fullmatch(self.topic)
-            or self.topic in (".", "..")
-        ):
+        if self.topic is not None and not is_topic(self.topic):
             raise ConfigurationError(
-                f"{name}: topic is {self.topic!r}, which is no name of a Kafka topic: use letters, "
-                "digits, '.', '_' and '-', at most 249 of them"
+                f"{name}: topic is {self.topic!r}, which is no name of a Kafka topic: use "
+                f"{TOPIC_NAMES}"
             )
         one_of(
             self.delivery_guarantee,
