@@ -125,13 +125,13 @@ class JobDeclaration:
         """Return `uid` if it is valid and no other part of this job has it."""
         checked = check_name(uid, f"Job {self.name!r}: uid of {what}")
         for kind, taken in (
-            ("source", self.sources),
-            ("operator", self.operators),
-            ("sink", self.sinks),
+            ("a source", self.sources),
+            ("an operator", self.operators),
+            ("a sink", self.sinks),
         ):
             if checked in taken:
                 raise ConfigurationError(
-                    f"Job {self.name!r}: uid {checked!r} is given to {what}, but a {kind} has it "
+                    f"Job {self.name!r}: uid {checked!r} is given to {what}, but {kind} has it "
                     "already; every source, operator and sink needs a uid of its own"
                 )
         return checked
