@@ -187,6 +187,10 @@ class ExecutionStore:
         executions = in_threads(self.read, self.numbers(), _READERS)
         return [execution for execution in executions if execution is not None]
 
+    def start(self, number: int) -> ExecutionStart | None:
+        """Return the start of one execution; None if it is unreadable."""
+        return self._open(f"executions/{number}/started.json", "execution", _start)
+
     def read(self, number: int) -> Execution | None:
         """Return one execution, without its unreadable parts; None if its start is unreadable."""
         directory = f"executions/{number}"
@@ -277,6 +281,7 @@ class ExecutionRecorder:
         with self._upkeep.spared("record of the execution"):
             self._number = store.begin(start, sign)
             self._store, self._start = store, start
+            _tell_moved_sinks(store.start(self._number - 1), start)
         for index, failure in enumerate(self.failures):
             self._record(index, failure)
 
@@ -312,6 +317,21 @@ class ExecutionRecorder:
         if self._store is not None:
             with self._upkeep.spared("record of a failure"):
                 self._store.record_failure(self._number, index, failure)
+
+
+def _tell_moved_sinks(before: ExecutionStart | None, now: ExecutionStart) -> None:
+    """Warn of each sink that writes elsewhere than in the run before: of a relative path, which is
+    another one in another directory, nobody would notice that the target was split."""
+    sinks = {part["id"]: part["name"] for part in now.graph if part["kind"] == "sink"}
+    for part in before.graph if before else ():
+        name = sinks.get(part["id"], part["name"])
+        if part["kind"] == "sink" and name != part["name"]:
+            log.warning(
+                "sink %r is now: %s. In the job's last run it was: %s; what that run has written "
+                "stays there. If it is not meant, stop the job and start it as before, in the "
+                "directory of before if the path is a relative one",
+                part["id"], name, part["name"],
+            )  # fmt: skip
 
 
 LOG_VARIABLE = "SEAMARK_LOG"

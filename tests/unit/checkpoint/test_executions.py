@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,24 @@ def test_each_run_has_a_number_of_its_own_and_the_last_ones_are_kept(
     assert [store.begin(START) for _ in range(4)] == [1, 2, 3, 4]
     assert [store.read(number) is not None for number in (3, 4)] == [True, True]
     assert sorted(p.name for p in (tmp_path / "executions").iterdir()) == ["3", "4"]
+
+
+def test_a_sink_that_goes_on_elsewhere_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a relative path, if the program is started in another directory."""
+
+    def told(*vertices: Vertex) -> list[str]:
+        caplog.clear()
+        start = replace(START, graph=JobGraph(vertices).to_record())
+        ExecutionRecorder().begin(LocalDirectory(tmp_path), start)
+        return caplog.messages
+
+    assert told(*GRAPH.vertices) == []
+    assert told(*GRAPH.vertices) == []
+    (words,) = told(Vertex("rows", "source", "others"), Vertex("out", "sink", "files in /b"))
+    assert words.startswith("sink 'out' is now: files in /b. In the job's last run it was: files; ")
+    assert told(Vertex("new", "sink", "a table")) == []
 
 
 def test_the_last_failures_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
