@@ -1,4 +1,5 @@
-"""Turns SIGINT and SIGTERM into an orderly stop of the job, even if they reach the Spark JVM alone.
+"""Turns SIGINT, SIGTERM and a closed terminal's SIGHUP into an orderly stop of the job, even if
+they reach the Spark JVM alone.
 
 A handler runs in the main thread at an arbitrary point: the thread may hold the very lock needed by
 the stop. So the handler only puts into a queue, which is safe anywhere.
@@ -34,8 +35,9 @@ _BEFORE_SPARK = 100
 
 @contextlib.contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block, each SIGINT and SIGTERM calls `stop` from another thread. Outside the main
-    thread, where Python has no signals, it does nothing."""
+    """Within the block, each SIGINT and SIGTERM calls `stop` from another thread, and so does each
+    SIGHUP, unless nohup or the program has it handled otherwise. Outside the main thread, where
+    Python has no signals, it does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -47,9 +49,11 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
             stop()
 
     threading.Thread(target=wait, name="seamark-signals", daemon=True).start()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        numbers.append(signal.SIGHUP)
     before = {
-        number: signal.signal(number, lambda number, _: received.put(number))
-        for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, lambda number, _: received.put(number)) for number in numbers
     }
     try:
         yield

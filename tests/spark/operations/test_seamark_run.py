@@ -41,7 +41,11 @@ def committed(directory: Path) -> int:
     return len(list(directory.glob("store/j/epochs/*/committed.json")))
 
 
-def test_the_command_lines_interval_holds_and_sigterm_ends_the_job_cleanly(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_command_lines_interval_holds_and_a_signal_ends_the_job_cleanly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """A closed terminal sends SIGHUP to each process in it."""
     (tmp_path / "app.py").write_text(PROGRAM)
     (tmp_path / "seamark.toml").write_text(FILE)
     command = [sys.executable, "-m", "seamark.cli.main", "run", "-D", "checkpoint.interval=200ms"]
@@ -54,6 +58,7 @@ def test_the_command_lines_interval_holds_and_sigterm_ends_the_job_cleanly(tmp_p
             stdout=log,
             stderr=subprocess.STDOUT,
             env={k: v for k, v in os.environ.items() if not k.startswith("SEAMARK_")},
+            start_new_session=True,
         ) as process,
     ):
         try:
@@ -62,7 +67,7 @@ def test_the_command_lines_interval_holds_and_sigterm_ends_the_job_cleanly(tmp_p
                 assert process.poll() is None, output.read_text()
                 time.sleep(0.05)
             assert committed(tmp_path) >= 3, output.read_text()
-            process.send_signal(signal.SIGTERM)
+            (os.killpg if number is signal.SIGHUP else os.kill)(process.pid, number)
             assert process.wait(60) == 0, output.read_text()
         finally:
             process.kill()
@@ -72,7 +77,7 @@ def test_the_command_lines_interval_holds_and_sigterm_ends_the_job_cleanly(tmp_p
     assert storage in lines
     prepared = {path.parent.name for path in tmp_path.glob("store/j/epochs/*/prepared.*")}
     done = {path.parent.name for path in tmp_path.glob("store/j/epochs/*/committed.json")}
-    assert prepared == done  # the epoch under way at SIGTERM was settled
+    assert prepared == done  # the epoch under way at the signal was settled
 
 
 FAILING = """

@@ -7,13 +7,23 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from seamark.run.stop_signals import stop_on_signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """As outside of nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_finds_the_main_thread_with_the_lock_that_the_stop_takes(number: int) -> None:
     lock, stopped = threading.Lock(), threading.Event()
 
@@ -29,6 +39,13 @@ def test_a_signal_finds_the_main_thread_with_the_lock_that_the_stop_takes(number
             assert not stopped.wait(0.2)
         assert stopped.wait(10)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.usefixtures("hangup")
+def test_under_nohup_a_closed_terminal_ends_nothing() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stop_on_signals(lambda: None):
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_a_thread_without_signals_leaves_them_alone() -> None:
