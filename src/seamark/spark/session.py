@@ -107,6 +107,12 @@ def _make_session(name: str) -> SparkSession:
         defaults["spark.driver.host"] = "127.0.0.1"
         defaults["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
         defaults["spark.ui.enabled"] = "false"
+        # Else a task finds the modules beside the program only if it was started there. Under
+        # `python -m` they are not on the program's own path, where queue.py would hide Python's.
+        if program := getattr(sys.modules["__main__"], "__file__", None):
+            beside = Path(program).resolve().parent
+            if beside in (Path(entry).resolve() for entry in sys.path):
+                defaults["spark.executorEnv.PYTHONPATH"] = str(beside)
         if "PYSPARK_GATEWAY_PORT" not in os.environ and not conf.get("spark.submit.pyFiles", ""):
             # A package from spark-submit or pyFiles is not there yet when the daemon starts.
             defaults["spark.python.daemon.module"] = worker_daemon.__name__
