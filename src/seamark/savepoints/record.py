@@ -195,11 +195,19 @@ def read_savepoint(files: Directory) -> SavepointRecord:
                 f"{files.uri}: a checkpoint is here, no savepoint; seamark checkpoints JOB shows "
                 "it, and seamark run -s starts from it"
             ) from None
-        raise SavepointError(f"{files.uri}: there is no savepoint here; check the path") from None
+        remedy = found_below(files) or "check the path"
+        raise SavepointError(f"{files.uri}: there is no savepoint here; {remedy}") from None
     except CorruptRecordError as error:
         raise CorruptRecordError(
             f"{error}; put the file back from a copy, or take another savepoint"
         ) from None
+
+
+def found_below(files: Directory) -> str:
+    """Return the remedy for the path of a directory of savepoints; "" if it holds none."""
+    below = sorted(name for name in files.list("") if name.startswith("savepoint-"))
+    paths = ", ".join(f"{files.uri}/{name}" for name in below[:5])
+    return f"give one that it holds: {paths}" if below else ""
 
 
 def _savepoint(uri: str, body: dict[str, Any]) -> SavepointRecord:

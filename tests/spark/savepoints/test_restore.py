@@ -109,6 +109,9 @@ def test_what_cannot_be_restored_is_said(first: Path, tmp_path: Path) -> None:
         return str(found.value)
 
     assert "holds no checkpoint of a Seamark job" in refused("new", tmp_path / "nothing")
+    (tmp_path / "day/savepoint-1f2e-77aa").mkdir(parents=True)
+    above = refused("new", tmp_path / "day")
+    assert f"give one that it holds: file://{tmp_path}/day/savepoint-1f2e-77aa" in above
     (tmp_path / "file").touch()
     assert "file is a file; give the directory of a savep" in refused("new", tmp_path / "file")
     assert not (tmp_path / "nothing").exists()

@@ -94,6 +94,14 @@ def test_another_directory_is_no_savepoint(tmp_path: Path, file: str | None) -> 
     assert "delete" not in str(told.value)
 
 
+def test_the_directory_of_savepoints_is_told_from_one(tmp_path: Path) -> None:
+    LocalDirectory(tmp_path / "savepoint-1f2e-77aa").create("savepoint.json", b"{}")
+    files = LocalDirectory(tmp_path)
+    with pytest.raises(SavepointError, match="no savepoint here; give one that it holds: ") as told:
+        read_savepoint(files)
+    assert str(told.value).endswith(f"{files.uri}/savepoint-1f2e-77aa")
+
+
 @pytest.mark.parametrize("file", ["job.json", "committed.json"])
 def test_a_retained_checkpoint_is_named_as_one(tmp_path: Path, file: str) -> None:
     files = LocalDirectory(tmp_path)

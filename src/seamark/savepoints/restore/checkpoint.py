@@ -26,6 +26,7 @@ from seamark.files.deadline import storage_call
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, CorruptRecordError, RestoreError
 from seamark.protocol.states import Seal
+from seamark.savepoints.record import found_below
 from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.layout import relocated
@@ -45,17 +46,18 @@ def find_checkpoint(
 ) -> tuple[CheckpointStore, Inspection]:
     """Return the job's directory and the whole checkpoint at `path`; `epoch`: chosen before. Raises
     RestoreError if there is none certainly decided; DamagedCheckpointError."""
-    match = _EPOCH_PATH.fullmatch(path)
+    match, files = _EPOCH_PATH.fullmatch(path), open_files(spark, path, make=False)
     directory = match["job"] if match else path
     if not match:
-        chain = lineages_of(open_files(spark, path, make=False))
-        directory = f"{path}/{lineage_directory(chain[-1])}".rstrip("/")
+        directory = f"{path}/{lineage_directory(lineages_of(files)[-1])}".rstrip("/")
     source = open_job(spark, directory)
     if not source.epochs():
-        raise RestoreError(
-            f"restore: {path} holds no checkpoint of a Seamark job and no savepoint; give a "
-            "savepoint's path, as `seamark stop -p` prints it, a job's directory "
+        remedy = found_below(files) or (
+            "give a savepoint's path, as `seamark stop -p` prints it, a job's directory "
             "(<storage>/<job name>) or one of its epochs (<storage>/<job name>/epochs/<n>)"
+        )
+        raise RestoreError(
+            f"restore: {path} holds no checkpoint of a Seamark job and no savepoint; {remedy}"
         )
     if epoch is None:
         epoch = _choose(source, int(match["epoch"]) if match else None, path)
