@@ -33,10 +33,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.errors import PySparkException
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from seamark.contracts.keyed_process import KeyedProcessFunction
+from seamark.run.python_values import taking
 
 DEADLINE = "seamark.keyed.deadline"
 """Spark's local property with the epoch's start, in seconds since 1970 by the driver's clock, and
@@ -226,9 +229,9 @@ class _Cut(NamedTuple):
 
 class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     """Spark's processor for the function with this uid. `input_schema` has the columns of the
-    input, `keys` the names of those that make a key, `output` the names of the results';
-    `event_time` is the input's column with the watermark, "" in time mode ``"ProcessingTime"``.
-    `report`: the tasks' figures."""
+    input, `keys` the names of those that make a key, `output` the results' columns; `event_time` is
+    the input's column with the watermark, "" in time mode ``"ProcessingTime"``. `report`: the
+    tasks' figures."""
 
     def __init__(
         self,
@@ -236,7 +239,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         function: KeyedProcessFunction,
         input_schema: pa.Schema,
         keys: Sequence[str],
-        output: tuple[str, ...],
+        output: pa.Schema,
         event_time: str,
         report: Accumulator[Reports],
     ) -> None:
@@ -245,7 +248,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._schema = input_schema
         self._key_types = [input_schema.field(name).type for name in keys]
         self._input = tuple(input_schema.names)
-        self._output = output
+        self._output = tuple(output.names)
+        self._takes = [taking(c.type, f"keyed_process {uid!r}: {c.name}") for c in output]
         self._event_time = self._input.index(event_time) if event_time else -1
         self._report = report
 
@@ -274,6 +278,9 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._due_before_ms = int(before.get(self._uid, 0))
         self._epoch = int(task.getLocalProperty("streaming.sql.batchId") or 0)
         self._client = handle._statefulProcessorApiClient
+        self._stored_as: dict[int, tuple[Any, list[Any]]] = {}
+        self._to_bytes = self._client._serialize_to_bytes
+        self._client._serialize_to_bytes = self._stored
         self._next_expired = self._client.get_expiry_timers_iterator
         self._crowded: bool | None = None
         self._client.get_expiry_timers_iterator = self._next_timer
@@ -311,6 +318,26 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         if self._in_task:
             self._report.add({self._query: self._figures})
             self._function.close()
+
+    def _stored(self, schema: Any, values: Any) -> bytes:
+        """Return a value or a key of a state as Spark stores it; in place of the client's method.
+        Raises TypeError for one that Spark would store as another."""
+        if id(schema) not in self._stored_as:
+            what = f"keyed_process {self._uid!r}: in its state, "
+            try:
+                columns = to_arrow_schema(schema, timezone="UTC")
+                takes = [taking(c.type, what + c.name, stored=True) for c in columns]
+            except PySparkException:  # Arrow has no such type
+                takes = [None] * len(schema)
+            self._stored_as[id(schema)] = schema, takes  # the schema too: an id may come again
+        takes = self._stored_as[id(schema)][1]
+        if len(values) != len(takes):
+            raise ValueError(
+                f"keyed_process {self._uid!r}: {values!r} has {len(values)} values for the "
+                f"{len(takes)} columns of a state ({', '.join(schema.names)})"
+            )
+        taken = zip(takes, values, strict=True)
+        return bytes(self._to_bytes(schema, tuple(t(v) if t else v for t, v in taken)))
 
     # --- the order of turns and timers
 
@@ -396,7 +423,9 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
                     f"with {len(values)} values for the {len(self._output)} columns of "
                     f"output_schema ({', '.join(self._output)}); give each, None for null"
                 )
-            yield self._result(*values)
+            # Spark hands them to Arrow, which would alter some of other types.
+            taken = zip(self._takes, values, strict=True)
+            yield self._result(*(take(value) if take else value for take, value in taken))
 
     def _store(self, rows: Iterator[Any], cut: _Cut | None = None) -> None:
         """Store rows as chunks of the current key; the rest of a chunk that is cut goes just
