@@ -60,6 +60,9 @@ seconds, and an epoch must not consist of nothing else."""
 
 _FIRST_TURN = -(2**62)
 _CHUNK_BITS = 24
+_END_MS = 2**47
+"""In the year 6429. A watermark beyond is a drain's (`checkpoint/drained.py`), or stands for never.
+"""
 _ZONE = re.compile(r"(, tz)=[^\]]*")
 
 
@@ -185,11 +188,12 @@ class _Context:
         self._handle = handle
         self._gone = gone
         self._timers: set[int] | None = None
+        self.registered = False
         self.key: Any = None
         self.current_watermark = self.current_processing_time = 0
 
     def begin(self, key: Any, times: Any) -> None:
-        self.key, self._timers = key, None
+        self.key, self._timers, self.registered = key, None, False
         self.current_watermark = max(0, times.getCurrentWatermarkInMs())
         self.current_processing_time = times.getCurrentProcessingTimeInMs()
 
@@ -209,6 +213,7 @@ class _Context:
         if timestamp_ms not in self.timers:  # Spark would log a warning
             self._handle.registerTimer(timestamp_ms)
             self.timers.add(timestamp_ms)
+            self.registered = True
 
     def delete_timer(self, timestamp_ms: int) -> None:
         if timestamp_ms in self.timers:
@@ -303,15 +308,17 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         with self._turn(key, timerValues):
             if timer >= 0:
                 yield from self._results(self._function.on_timer(timer, self._context))
+                if self._context.registered and self._now_ms < _END_MS:
+                    yield from self._fire_due(timer)  # Spark's iterator began before
                 return
             due_ms, rows = self._take(timer)
             if self._event_time < 0:
                 yield from self._process(iter(rows), _Cut(timer, due_ms))
                 return
-            yield from self._fire_due(due_ms)
+            yield from self._fire_due(until_ms=due_ms)
             yield from self._process(iter(rows), _Cut(timer, due_ms))
             if not self._waits():  # Spark's iterator lacks the timers that these rows registered
-                yield from self._fire_due(self._context.current_watermark)
+                yield from self._fire_due()
 
     def close(self) -> None:
         """Tell the driver; called at the end of a task, and of a look at the state's schemas."""
@@ -379,13 +386,26 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
             return False
         return time.monotonic() >= max(self._end_s, self._begun_s + LEAST_S)
 
-    def _fire_due(self, until_ms: int) -> Iterator[Any]:
-        """Fire the key's timers that are due and below `until_ms`, in order."""
-        for timer in self._context.list_timers():
-            is_due = timer < min(until_ms, self._context.current_watermark)
-            if is_due and timer in self._context.timers:
-                yield from self._results(self._function.on_timer(timer, self._context))
-                self._context.delete_timer(timer)
+    def _fire_due(self, after_ms: int = -1, until_ms: float = math.inf) -> Iterator[Any]:
+        """Fire the key's timers that are due, above `after_ms` and below `until_ms`, in order; also
+        those that they register, but at the end of time, where these would never end."""
+        times, until_ms = self._context, min(until_ms, self._now_ms)
+        known = {*times.timers}
+        while due := [
+            at
+            for at in times.list_timers()
+            if after_ms < at < until_ms and (at in known or self._now_ms < _END_MS)
+        ]:
+            after_ms = due[0]
+            yield from self._results(self._function.on_timer(after_ms, times))
+            times.delete_timer(after_ms)
+
+    @property
+    def _now_ms(self) -> int:
+        """The time of the timers."""
+        times = self._context
+        now_ms = times.current_watermark if self._event_time >= 0 else times.current_processing_time
+        return int(now_ms)
 
     def _waits(self) -> bool:
         """Tell whether the current key has a chunk."""

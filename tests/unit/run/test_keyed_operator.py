@@ -28,6 +28,7 @@ from pyspark.sql.streaming import tws_tester
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 from pyspark.sql.types import StructType
 
+from seamark.checkpoint.drained import raised
 from seamark.contracts.keyed_process import KeyedContext, KeyedProcessFunction
 from seamark.run import keyed_operator
 from seamark.run.held_watermark import Held
@@ -227,6 +228,37 @@ def test_no_row_is_passed_by_younger_ones(
     for key in "abc":
         assert [v for k, v in done if k == key] == [v for k, v in arrived if k == key]
     assert not partition.told.waiting
+
+
+@pytest.mark.parametrize("event_time", [True, False])
+def test_a_timer_that_a_timer_registers_fires_in_the_same_epoch(
+    patch: pytest.MonkeyPatch, event_time: bool
+) -> None:
+    """By itself Spark calls it in the next epoch, and never if there is none. At the end of time,
+    as of a drain, such a chain would never end."""
+
+    def process_element(self: Recorder, row: Any, context: KeyedContext) -> None:
+        self._clock.now += 1
+        for timer in (5, 150):
+            context.register_timer(timer)
+
+    def on_timer(_: Recorder, timestamp_ms: int, context: KeyedContext) -> Iterator[Any]:
+        context.register_timer(timestamp_ms + 300)
+        yield context.key[0], "timer", -1, timestamp_ms, 0
+
+    patch.setattr(Recorder, "process_element", process_element)
+    patch.setattr(Recorder, "on_timer", on_timer)
+    partition = Partition(patch, event_time=event_time)
+    assert partition.run(input_rows([("a", 1), ("b", 1)], 0, 0), budget=9) == []
+    partition.watermark = 1000  # as the second epoch's start
+    found = [(k, at) for k, _, _, at, _ in partition.run([], budget=9)]
+    for key in "ab":
+        assert [at for k, at in found if k == key] == [5, 150, 305, 450, 605, 750, 905]
+    if event_time:
+        partition.watermark = raised(1000)
+        assert [(k, at) for k, _, _, at, _ in partition.run([], budget=9)] == [
+            ("a", 1050), ("b", 1050), ("a", 1205), ("b", 1205)
+        ]  # fmt: skip
 
 
 def test_rows_of_other_columns_are_refused(patch: pytest.MonkeyPatch) -> None:
