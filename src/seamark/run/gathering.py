@@ -13,7 +13,7 @@ run's first epoch has all its tasks.
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.sink import FileSizeSink
 from seamark.spark.java_calls import java_list
 from seamark.spark.plans import name_of, scala_class
+from seamark.spark.state_backend import ROCKSDB_PROVIDER
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +35,11 @@ gathered may take longer where no core is left for more."""
 
 
 class Gathering:
-    """The number of tasks for each epoch of one run. `cores` is how many tasks run at once."""
+    """The number of tasks for each epoch of one run. `cores` is how many tasks run at once;
+    `apart`: no task may compute partitions of two operators (`must_be_apart`)."""
 
-    def __init__(self, sinks: Mapping[str, object], cores: int) -> None:
+    def __init__(self, sinks: Mapping[str, object], cores: int, *, apart: bool = False) -> None:
+        self._apart = apart
         self._sizes = {
             uid: int(sink.target_file_size)
             for uid, sink in sinks.items()
@@ -48,7 +51,7 @@ class Gathering:
 
     def after_epoch(self, tasks: Sequence[TaskReport]) -> None:
         """Set the number for the next epoch, by the reports of the last one."""
-        if not tasks:
+        if not tasks or self._apart:
             return
         busy_s = sum(task.ended_at - task.started_at for task in tasks)
         if not self._sizes:
@@ -62,6 +65,14 @@ class Gathering:
         if any(written.values()):  # an epoch without rows tells nothing of files
             files = max(math.ceil(written[uid] / size) for uid, size in self._sizes.items())
             self.tasks = max(files, min(math.ceil(busy_s / LONGEST_S), self._cores), 1)
+
+
+def must_be_apart(operators: Iterable[str], provider: str) -> bool:
+    """Whether a task may not compute partitions of several of these operators: an aggregation reads
+    its state before it writes, and for the rest of the task Spark opens each other operator's state
+    as that one's. RocksDB refuses that."""
+    kinds = {*operators}
+    return "Aggregate" in kinds and len(kinds) > 1 and provider == ROCKSDB_PROVIDER
 
 
 @dataclass(frozen=True)

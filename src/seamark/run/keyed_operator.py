@@ -33,10 +33,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
+from pyspark.errors import PySparkException
 from pyspark.sql import Row
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from seamark.contracts.keyed_process import KeyedProcessFunction
+from seamark.run.python_values import taking
 
 DEADLINE = "seamark.keyed.deadline"
 """Spark's local property with the epoch's start, in seconds since 1970 by the driver's clock, and
@@ -57,6 +60,9 @@ seconds, and an epoch must not consist of nothing else."""
 
 _FIRST_TURN = -(2**62)
 _CHUNK_BITS = 24
+_END_MS = 2**47
+"""In the year 6429. A watermark beyond is a drain's (`checkpoint/drained.py`), or stands for never.
+"""
 _ZONE = re.compile(r"(, tz)=[^\]]*")
 
 
@@ -182,11 +188,12 @@ class _Context:
         self._handle = handle
         self._gone = gone
         self._timers: set[int] | None = None
+        self.registered = False
         self.key: Any = None
         self.current_watermark = self.current_processing_time = 0
 
     def begin(self, key: Any, times: Any) -> None:
-        self.key, self._timers = key, None
+        self.key, self._timers, self.registered = key, None, False
         self.current_watermark = max(0, times.getCurrentWatermarkInMs())
         self.current_processing_time = times.getCurrentProcessingTimeInMs()
 
@@ -206,6 +213,7 @@ class _Context:
         if timestamp_ms not in self.timers:  # Spark would log a warning
             self._handle.registerTimer(timestamp_ms)
             self.timers.add(timestamp_ms)
+            self.registered = True
 
     def delete_timer(self, timestamp_ms: int) -> None:
         if timestamp_ms in self.timers:
@@ -226,9 +234,9 @@ class _Cut(NamedTuple):
 
 class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     """Spark's processor for the function with this uid. `input_schema` has the columns of the
-    input, `keys` the names of those that make a key, `output` the names of the results';
-    `event_time` is the input's column with the watermark, "" in time mode ``"ProcessingTime"``.
-    `report`: the tasks' figures."""
+    input, `keys` the names of those that make a key, `output` the results' columns; `event_time` is
+    the input's column with the watermark, "" in time mode ``"ProcessingTime"``. `report`: the
+    tasks' figures."""
 
     def __init__(
         self,
@@ -236,7 +244,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         function: KeyedProcessFunction,
         input_schema: pa.Schema,
         keys: Sequence[str],
-        output: tuple[str, ...],
+        output: pa.Schema,
         event_time: str,
         report: Accumulator[Reports],
     ) -> None:
@@ -245,7 +253,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._schema = input_schema
         self._key_types = [input_schema.field(name).type for name in keys]
         self._input = tuple(input_schema.names)
-        self._output = output
+        self._output = tuple(output.names)
+        self._takes = [taking(c.type, f"keyed_process {uid!r}: {c.name}") for c in output]
         self._event_time = self._input.index(event_time) if event_time else -1
         self._report = report
 
@@ -274,6 +283,9 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._due_before_ms = int(before.get(self._uid, 0))
         self._epoch = int(task.getLocalProperty("streaming.sql.batchId") or 0)
         self._client = handle._statefulProcessorApiClient
+        self._stored_as: dict[int, tuple[Any, list[Any]]] = {}
+        self._to_bytes = self._client._serialize_to_bytes
+        self._client._serialize_to_bytes = self._stored
         self._next_expired = self._client.get_expiry_timers_iterator
         self._crowded: bool | None = None
         self._client.get_expiry_timers_iterator = self._next_timer
@@ -296,21 +308,43 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         with self._turn(key, timerValues):
             if timer >= 0:
                 yield from self._results(self._function.on_timer(timer, self._context))
+                if self._context.registered and self._now_ms < _END_MS:
+                    yield from self._fire_due(timer)  # Spark's iterator began before
                 return
             due_ms, rows = self._take(timer)
             if self._event_time < 0:
                 yield from self._process(iter(rows), _Cut(timer, due_ms))
                 return
-            yield from self._fire_due(due_ms)
+            yield from self._fire_due(until_ms=due_ms)
             yield from self._process(iter(rows), _Cut(timer, due_ms))
             if not self._waits():  # Spark's iterator lacks the timers that these rows registered
-                yield from self._fire_due(self._context.current_watermark)
+                yield from self._fire_due()
 
     def close(self) -> None:
         """Tell the driver; called at the end of a task, and of a look at the state's schemas."""
         if self._in_task:
             self._report.add({self._query: self._figures})
             self._function.close()
+
+    def _stored(self, schema: Any, values: Any) -> bytes:
+        """Return a value or a key of a state as Spark stores it; in place of the client's method.
+        Raises TypeError for one that Spark would store as another."""
+        if id(schema) not in self._stored_as:
+            what = f"keyed_process {self._uid!r}: in its state, "
+            try:
+                columns = to_arrow_schema(schema, timezone="UTC")
+                takes = [taking(c.type, what + c.name, stored=True) for c in columns]
+            except PySparkException:  # Arrow has no such type
+                takes = [None] * len(schema)
+            self._stored_as[id(schema)] = schema, takes  # the schema too: an id may come again
+        takes = self._stored_as[id(schema)][1]
+        if len(values) != len(takes):
+            raise ValueError(
+                f"keyed_process {self._uid!r}: {values!r} has {len(values)} values for the "
+                f"{len(takes)} columns of a state ({', '.join(schema.names)})"
+            )
+        taken = zip(takes, values, strict=True)
+        return bytes(self._to_bytes(schema, tuple(t(v) if t else v for t, v in taken)))
 
     # --- the order of turns and timers
 
@@ -352,13 +386,26 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
             return False
         return time.monotonic() >= max(self._end_s, self._begun_s + LEAST_S)
 
-    def _fire_due(self, until_ms: int) -> Iterator[Any]:
-        """Fire the key's timers that are due and below `until_ms`, in order."""
-        for timer in self._context.list_timers():
-            is_due = timer < min(until_ms, self._context.current_watermark)
-            if is_due and timer in self._context.timers:
-                yield from self._results(self._function.on_timer(timer, self._context))
-                self._context.delete_timer(timer)
+    def _fire_due(self, after_ms: int = -1, until_ms: float = math.inf) -> Iterator[Any]:
+        """Fire the key's timers that are due, above `after_ms` and below `until_ms`, in order; also
+        those that they register, but at the end of time, where these would never end."""
+        times, until_ms = self._context, min(until_ms, self._now_ms)
+        known = {*times.timers}
+        while due := [
+            at
+            for at in times.list_timers()
+            if after_ms < at < until_ms and (at in known or self._now_ms < _END_MS)
+        ]:
+            after_ms = due[0]
+            yield from self._results(self._function.on_timer(after_ms, times))
+            times.delete_timer(after_ms)
+
+    @property
+    def _now_ms(self) -> int:
+        """The time of the timers."""
+        times = self._context
+        now_ms = times.current_watermark if self._event_time >= 0 else times.current_processing_time
+        return int(now_ms)
 
     def _waits(self) -> bool:
         """Tell whether the current key has a chunk."""
@@ -396,7 +443,9 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
                     f"with {len(values)} values for the {len(self._output)} columns of "
                     f"output_schema ({', '.join(self._output)}); give each, None for null"
                 )
-            yield self._result(*values)
+            # Spark hands them to Arrow, which would alter some of other types.
+            taken = zip(self._takes, values, strict=True)
+            yield self._result(*(take(value) if take else value for take, value in taken))
 
     def _store(self, rows: Iterator[Any], cut: _Cut | None = None) -> None:
         """Store rows as chunks of the current key; the rest of a chunk that is cut goes just

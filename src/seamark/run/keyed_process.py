@@ -105,7 +105,13 @@ def keyed_process(
     spark.streams.active  # noqa: B018
     report = spark.sparkContext.accumulator({}, ReportsParam())
     operator = KeyedOperator(
-        uid, processor, _arrow(df, zone, what), names, tuple(output.names), event_time, report
+        uid,
+        processor,
+        _arrow(df.schema, zone, f"{what}: the DataFrame"),
+        names,
+        _arrow(output, zone, f"{what}: output_schema"),
+        event_time,
+        report,
     )
     mark = f"{uid}/{next(_numbers)}"
     marked = StructType.fromJson(output.jsonValue())
@@ -197,13 +203,12 @@ def _output(df: DataFrame, schema: Any, what: str) -> StructType:
     return schema
 
 
-def _arrow(df: DataFrame, zone: str, what: str) -> Any:
+def _arrow(schema: StructType, zone: str, what: str) -> Any:
     try:
-        return arrow_schema(df.schema, zone)
+        return arrow_schema(schema, zone)
     except PySparkException as error:
         raise ConfigurationError(
-            f"{what}: the DataFrame has a column that Arrow cannot hold ({error}); leave it out "
-            "before, with df.select"
+            f"{what} has a column that Arrow cannot hold ({error}); leave it out, with df.select"
         ) from None
 
 

@@ -9,7 +9,6 @@ it has not seen are the task's channel state (docs/unaligned.md).
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from seamark.api.checks import one_of
 from seamark.api.declarations import DeclaredSink
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
+from seamark.run.python_values import taking
 from seamark.spark.session import require_stream, spark_schema
 from seamark.spark.spark_versions import arrow_schema
 
@@ -55,10 +55,10 @@ class Process:
             for row in rows:
                 self._require_all(row)  # Arrow would take null for a missing one
             if rows:
-                for name in (c.name for c in self.schema if "timestamp" in str(c.type)):
-                    kind = self.schema.field(name).type
-                    what = f"process {self.uid!r}: {name}"
-                    rows = [{**row, name: _moment(row[name], kind, what)} for row in rows]
+                takes = [(c.name, taking(c.type, f"process {self.uid!r}: {c.name}"))
+                         for c in self.schema]  # fmt: skip
+                rows = [{name: take(row[name]) if take else row[name] for name, take in takes}
+                        for row in rows]  # fmt: skip
                 yield pa.RecordBatch.from_pylist(rows, self.schema)
             return
         given = self.function(batch)
@@ -71,7 +71,7 @@ class Process:
             self._require_all(result.schema.names)
             result = result.select(self.schema.names)
             for given, wanted in zip(result.schema, self.schema, strict=True):
-                if not _same_clocks(given.type, wanted.type):
+                if not _fits(given.type, wanted.type):
                     raise TypeError(
                         f"process {self.uid!r}: column {given.name} has {given.type}, where the "
                         f"schema has {wanted.type}; give that type"
@@ -199,45 +199,26 @@ def check_zone(zone: str, what: str, other_remedy: str = "") -> None:
         ) from None
 
 
-def _same_clocks(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Tell whether both have dates and times at the same places, with and without zones. Arrow
-    takes a number for microseconds, a time without a zone for UTC's, and a date for midnight."""
+def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Tell whether a cast keeps each value or fails. Arrow takes a number for microseconds, a time
+    without a zone for UTC's, a date for midnight, 0.5 for true, and null for a field that a struct
+    lacks; it rounds a double to a decimal."""
     if pa.types.is_null(given):
         return True
     if pa.types.is_temporal(given) or pa.types.is_temporal(wanted):
         zones = [getattr(kind, "tz", None) is not None for kind in (given, wanted)]
-        return given.id == wanted.id and zones[0] == zones[1]
+        return bool(given.id == wanted.id and zones[0] == zones[1])
+    if pa.types.is_boolean(wanted):
+        return bool(pa.types.is_boolean(given))
+    if pa.types.is_struct(wanted) and pa.types.is_struct(given):
+        there = {part.name: part.type for part in given}
+        return all(part.name in there and _fits(there[part.name], part.type) for part in wanted)
+    if pa.types.is_decimal(wanted) and pa.types.is_floating(given):
+        return False
     return all(  # the cast refuses other shapes
-        _same_clocks(given.field(i).type, wanted.field(i).type)
+        _fits(given.field(i).type, wanted.field(i).type)
         for i in range(min(given.num_fields, wanted.num_fields))
     )
-
-
-def _moment(value: Any, kind: pa.DataType, what: str) -> Any:
-    """Return a value with its datetimes as Spark reads those of a Python function: one without a
-    zone is this machine's local time, and TIMESTAMP_NTZ takes the time on the clock. Arrow would
-    take UTC for both, and a number for microseconds: TypeError for what is no datetime."""
-    if value is None:
-        return None
-    if pa.types.is_timestamp(kind):
-        if value != value:  # pandas' NaT
-            return None
-        if not isinstance(value, datetime):
-            raise TypeError(f"{what} is {value!r}; give a datetime for a timestamp")
-        plain: datetime = getattr(value, "to_pydatetime", lambda: value)()  # pandas'
-        if kind.tz is None:
-            return plain.replace(tzinfo=None)
-        return plain if plain.tzinfo else plain.astimezone()
-    if pa.types.is_struct(kind) and isinstance(value, dict):
-        return {part.name: _moment(value.get(part.name), part.type, what) for part in kind}
-    if pa.types.is_list(kind):
-        return [_moment(item, kind.value_type, what) for item in value]
-    if pa.types.is_map(kind):
-        pairs = value.items() if isinstance(value, dict) else value
-        return [
-            (_moment(k, kind.key_type, what), _moment(v, kind.item_type, what)) for k, v in pairs
-        ]
-    return value
 
 
 def _listed(result: Any) -> list[dict[str, Any]]:

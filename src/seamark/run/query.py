@@ -50,7 +50,7 @@ from seamark.run.drain import Drain
 from seamark.run.epoch_figures import SparkFigures
 from seamark.run.epoch_work import BatchLimit, EpochWork
 from seamark.run.failures import last_words, of_source, reason_of
-from seamark.run.gathering import FewerTasks, Gathering
+from seamark.run.gathering import FewerTasks, Gathering, must_be_apart
 from seamark.run.held_watermark import KeyedEpochs
 from seamark.run.job_plan import JobPlan
 from seamark.run.jvm_writer import jvm_writer
@@ -74,6 +74,7 @@ from seamark.spark.session import (
 )
 from seamark.spark.spark_versions import mend_kafka_sources
 from seamark.spark.state_backend import (
+    PROVIDER,
     format_settings,
     given_format,
     lent_settings,
@@ -146,12 +147,19 @@ class StreamRun(QueryRun):
         self._trigger, self._real_time = dict(trigger), "realTime" in trigger
         self._redactor = redactor
         self._batch_limit = BatchLimit()
-        self._gathering = Gathering(self.sinks, spark.sparkContext.defaultParallelism)
         self._stream_properties: dict[str, str] = {}
         self._stateful = plan.uids.operator_count > 0
         manager = file_manager_settings(spark, spark_location, stateful=self._stateful)
         self._spark_files = open_files(spark, spark_location, make=False)
         self._spark_settings = self._make_settings({**spark_settings, **manager})
+        self._gathering = Gathering(
+            self.sinks,
+            spark.sparkContext.defaultParallelism,
+            apart=must_be_apart(
+                (operator.name for operator in plan.query.operators),
+                str(self._spark_settings.get(PROVIDER) or session_setting(spark, PROVIDER, None)),
+            ),
+        )
         records = open_files(spark, records_uri)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files, plan.uids.by_directory)

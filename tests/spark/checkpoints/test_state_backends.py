@@ -237,3 +237,21 @@ def test_a_savepoint_does_not_take_the_settings_of_a_start_under_way(
         assert writing_session(spark).conf.get(FORMAT) == format_
         made = bootstrap._settings(spark, job)
     assert made.get(FORMAT, format_) == format_ and made[PARTITIONS] != "77"
+
+
+def test_two_operators_in_one_job_on_rocksdb(world: Path, spark: SparkSession) -> None:
+    """From the second epoch on, few tasks would compute the partitions of both."""
+    config = sm.CheckpointConfig(storage=str(world / "store"), state_backend="rocksdb")
+    job = sm.Job("two-operators", config)
+    source = sm.FileSource(
+        world / "in", "json", "id BIGINT, value BIGINT", ending="latest",
+        options={"maxFilesPerTrigger": 1},
+    )  # fmt: skip
+    rows = job.source(source, uid="rows").where("id < 100")
+    job.sink(rows.dropDuplicates(["id"]), sm.FileSink(world / "first"), uid="first")
+    at = rows.selectExpr("id % 7 AS id", "timestamp_seconds(value * 1000) AS at")
+    counts = at.withWatermark("at", "1 second").groupBy("at", "id").count()
+    job.sink(counts, sm.FileSink(world / "counts"), uid="counts")
+    job.run()
+    assert spark.read.parquet(str(world / "first")).count() == 100
+    assert spark.read.parquet(str(world / "counts")).agg(F.sum("count")).first()[0] == 110

@@ -182,6 +182,30 @@ def sessions_job(home: Path, slow_s: float, **config: Any) -> sm.Job:
     return job
 
 
+class Moments(sm.KeyedProcessFunction):
+    """On a machine in New York: gives a row's moment as its state has it, from another turn."""
+
+    def open(self, handle: sm.StateHandle) -> None:
+        self.before = os.environ.get("TZ")
+        self._set_zone("America/New_York")
+        self.at = handle.getValueState("at", "at TIMESTAMP")
+
+    def process_element(self, row: Any, context: sm.KeyedContext) -> None:
+        self.at.update((row.at,))
+        context.register_timer(1)
+
+    def on_timer(self, timestamp_ms: int, context: sm.KeyedContext) -> Iterator[Any]:
+        yield context.key[0], self.at.get()[0]
+
+    def close(self) -> None:
+        self._set_zone(self.before)
+
+    def _set_zone(self, zone: str | None) -> None:
+        os.environ.pop("TZ", None)
+        os.environ.update({} if zone is None else {"TZ": zone})
+        time.tzset()
+
+
 class Keys(sm.KeyedProcessFunction):
     """Gives its key as text and as it is, for a row and for a timer."""
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 import seamark as sm
@@ -30,6 +31,7 @@ from tests.spark.jobs.keyed_programs import (
     START,
     Input,
     Keys,
+    Moments,
     Numbering,
     check_numbers,
     check_sessions,
@@ -427,6 +429,23 @@ def test_a_key_is_the_same_in_rows_and_timers(spark: SparkSession) -> None:
     rows = sorted((row.text, row.given) for row in found if row.what == "row")
     assert rows == sorted((row.text, row.given) for row in found if row.what == "timer")
     assert len(rows) == 2
+
+
+def test_a_moment_comes_out_of_the_state_as_it_went_in(spark: SparkSession) -> None:
+    """Spark's state gives it without a zone, as local time."""
+    frame = spark.sql("SELECT 'a' k, timestamp_seconds(1767268800) at")
+    result = sm.keyed_process(
+        frame, "k", Moments(), uid="moments", output_schema="k STRING, at TIMESTAMP"
+    )
+    assert [row[0] for row in result.selectExpr("unix_seconds(at)").collect()] == [1767268800]
+
+
+def test_a_result_of_another_type_is_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", 1)], "k STRING, v BIGINT")
+    dated = NUMBERED.replace("v BIGINT", "v DATE")
+    result = sm.keyed_process(frame, "k", Numbering(0), uid="numbering", output_schema=dated)
+    with pytest.raises(PythonException, match=r"keyed_process 'numbering': v is 1; give a date"):
+        result.collect()
 
 
 def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:

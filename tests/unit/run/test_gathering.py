@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
-from seamark.run.gathering import Gathering
+from seamark.run.gathering import Gathering, must_be_apart
 from seamark.sinks.files import FileSink
+from seamark.spark.state_backend import ROCKSDB_PROVIDER
 
 MB = 2**20
 SINKS = {"small": FileSink("/data/a", target_file_size=8 * MB), "any": FileSink("/data/b")}
@@ -68,3 +69,14 @@ def test_without_a_size_each_core_has_tasks_of_a_second(seconds: float, tasks: i
     assert gathering.tasks == tasks
     gathering.after_epoch([])  # an epoch that is skipped
     assert gathering.tasks == tasks
+
+
+def test_partitions_of_two_operators_stay_apart() -> None:
+    """In one task RocksDB refuses the second one's state behind an aggregation's."""
+    assert must_be_apart(["Aggregate", "Deduplicate"], ROCKSDB_PROVIDER)
+    assert not must_be_apart(["Aggregate", "Aggregate"], ROCKSDB_PROVIDER)
+    assert not must_be_apart(["Deduplicate", "Join"], ROCKSDB_PROVIDER)
+    assert not must_be_apart(["Aggregate", "Deduplicate"], "HDFSBackedStateStoreProvider")
+    gathering = Gathering(SINKS, cores=16, apart=True)
+    gathering.after_epoch(epoch(200, 20, 0.2))
+    assert gathering.tasks == 0

@@ -14,9 +14,11 @@ import math
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,13 +26,19 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming import tws_tester
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
+from pyspark.sql.types import StructType
 
+from seamark.checkpoint.drained import raised
 from seamark.contracts.keyed_process import KeyedContext, KeyedProcessFunction
 from seamark.run import keyed_operator
 from seamark.run.held_watermark import Held
 from seamark.run.keyed_operator import DEADLINE, WATERMARKS, InFlight, KeyedOperator
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+OUTPUT = pa.schema(
+    [("k", pa.string()), ("what", pa.string())]
+    + [(name, pa.int64()) for name in ("v", "at", "count")]
+)
 Input = Row("k", "v", "at")
 DELAY = 3
 TIMER_AFTER = 4
@@ -80,6 +88,9 @@ class Client:
     def set_implicit_key(self, key: Any) -> None:
         self._handle.setGroupingKey(key)
 
+    def _serialize_to_bytes(self, schema: Any, values: Any) -> bytes:
+        return repr(schema.toInternal(values)).encode()
+
     def get_expiry_timers_iterator(self, id_: str, expiry: int) -> tuple[Any, int, bool]:
         if id_ not in self._iterators:
             timers = self._handle._timers._key_to_timers
@@ -127,7 +138,7 @@ class Partition:
             Recorder(self.clock, self._event_time),
             SCHEMA,
             ["k"],
-            ("k", "what", "v", "at", "count"),
+            OUTPUT,
             "at" if self._event_time else "",
             report,  # type: ignore[arg-type]
         )
@@ -219,6 +230,37 @@ def test_no_row_is_passed_by_younger_ones(
     assert not partition.told.waiting
 
 
+@pytest.mark.parametrize("event_time", [True, False])
+def test_a_timer_that_a_timer_registers_fires_in_the_same_epoch(
+    patch: pytest.MonkeyPatch, event_time: bool
+) -> None:
+    """By itself Spark calls it in the next epoch, and never if there is none. At the end of time,
+    as of a drain, such a chain would never end."""
+
+    def process_element(self: Recorder, row: Any, context: KeyedContext) -> None:
+        self._clock.now += 1
+        for timer in (5, 150):
+            context.register_timer(timer)
+
+    def on_timer(_: Recorder, timestamp_ms: int, context: KeyedContext) -> Iterator[Any]:
+        context.register_timer(timestamp_ms + 300)
+        yield context.key[0], "timer", -1, timestamp_ms, 0
+
+    patch.setattr(Recorder, "process_element", process_element)
+    patch.setattr(Recorder, "on_timer", on_timer)
+    partition = Partition(patch, event_time=event_time)
+    assert partition.run(input_rows([("a", 1), ("b", 1)], 0, 0), budget=9) == []
+    partition.watermark = 1000  # as the second epoch's start
+    found = [(k, at) for k, _, _, at, _ in partition.run([], budget=9)]
+    for key in "ab":
+        assert [at for k, at in found if k == key] == [5, 150, 305, 450, 605, 750, 905]
+    if event_time:
+        partition.watermark = raised(1000)
+        assert [(k, at) for k, _, _, at, _ in partition.run([], budget=9)] == [
+            ("a", 1050), ("b", 1050), ("a", 1205), ("b", 1205)
+        ]  # fmt: skip
+
+
 def test_rows_of_other_columns_are_refused(patch: pytest.MonkeyPatch) -> None:
     partition = Partition(patch, event_time=False)
     partition.run(input_rows([("a", 1), ("a", 2)], 0, 0), budget=1)
@@ -244,6 +286,81 @@ def test_a_result_that_lacks_a_column_is_refused(patch: pytest.MonkeyPatch, resu
     patch.setattr(Recorder, "process_element", lambda *_: [result])
     with pytest.raises(ValueError, match=r"\d values for the 5 columns of output_schema \(k, what"):
         Partition(patch, event_time=False).run(input_rows([("a", 1)], 0, 0), budget=1)
+
+
+def test_no_value_of_a_result_is_altered(patch: pytest.MonkeyPatch) -> None:
+    """Arrow, to which Spark hands it, makes 1 of 1.5."""
+    patch.setattr(Recorder, "process_element", lambda *_: [("a", "row", 1.5, 1, 1)])
+    with pytest.raises(TypeError, match=r"keyed_process 'recorder': v is 1\.5; give a whole"):
+        Partition(patch, event_time=False).run(input_rows([("a", 1)], 0, 0), budget=1)
+
+
+STATE = StructType.fromJson(
+    {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in {
+                "n": "long", "i": "integer", "x": "double", "b": "boolean", "d": "decimal(9,2)",
+                "at": "timestamp", "day": "date",
+                "m": {"type": "map", "keyType": "string", "valueType": "double",
+                      "valueContainsNull": True},
+                "l": {"type": "array", "elementType": "integer", "containsNull": True},
+            }.items()
+        ],
+    }
+)  # fmt: skip
+NONE = dict.fromkeys(STATE.names)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"n": 1.5}, "n is 1.5; give a whole number"),
+        ({"n": True}, "n is True; give a value of its type, int64"),
+        ({"i": 2**40}, "i is 1099511627776; give a value of its type, int32"),
+        ({"x": "1"}, "x is '1'; give a value of its type, double"),
+        ({"b": 1}, "b is 1; give a value of its type, bool"),
+        ({"d": Decimal("1.255")}, "d is Decimal.*; give a value of its type, decimal"),
+        ({"at": 5}, "at is 5; give a datetime"),
+        ({"day": 5}, "day is 5; give a date"),
+        ({"l": "ab"}, "l is 'ab'; give a list"),
+        ({"l": [2**31]}, "l is 2147483648; give a value of its type, int32"),
+        ({"m": {"k": "x"}}, "m is 'x'; give a value of its type, double"),
+    ],
+    ids=range(11),
+)
+def test_no_value_of_a_state_is_altered(
+    patch: pytest.MonkeyPatch, given: dict[str, Any], says: str
+) -> None:
+    """Spark stores null for 1.5 as a LONG or 5 as a DOUBLE, and 0 for 2**40 as an INT."""
+    with pytest.raises(TypeError, match=f"keyed_process 'recorder': in its state, {says}"):
+        stored(patch, tuple({**NONE, **given}.values()))
+
+
+def test_values_of_a_state_have_its_types(patch: pytest.MonkeyPatch) -> None:
+    given = {**NONE, "n": 2.0, "i": np.int64(3), "x": 5, "d": 1, "m": {"k": 1}, "l": (1, None)}
+    expected = {**given, "n": 2, "i": 3, "x": 5.0, "d": Decimal("1.00"), "m": {"k": 1.0}}
+    expected["l"] = [1, None]
+    assert stored(patch, tuple(given.values())) == repr(tuple(expected.values())).encode()
+    with pytest.raises(
+        ValueError, match=r"\(1,\) has 1 values for the 9 columns of a state \(n, i"
+    ):
+        stored(patch, (1,))
+
+
+def stored(patch: pytest.MonkeyPatch, values: tuple[Any, ...]) -> bytes:
+    """Return what an operator's state gets."""
+    made: list[bytes] = []
+
+    def open_(self: Recorder, handle: Any) -> None:
+        client = handle._handle._statefulProcessorApiClient
+        patch.setattr(Recorder, "process_element", lambda *_: made.append(
+            client._serialize_to_bytes(STATE, values)))  # fmt: skip
+
+    patch.setattr(Recorder, "open", open_)
+    Partition(patch, event_time=False).run(input_rows([("a", 1)], 0, 0), budget=1)
+    return made[0]
 
 
 def test_chunks_are_bounded_in_bytes(patch: pytest.MonkeyPatch) -> None:

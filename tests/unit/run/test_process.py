@@ -6,11 +6,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from seamark.model.errors import ConfigurationError
 from seamark.run.process import Process, _direct, check_zone
@@ -125,6 +128,34 @@ def test_no_moment_is_made_of_another_type(given: pa.Array, kind: pa.DataType) -
         list(made.results(BATCH))
 
 
+PAIR = pa.struct([("a", pa.int64()), ("b", AT)])
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (pa.array([5]), pa.bool_()),
+        (pa.array([[0.5]]), pa.list_(pa.bool_())),
+        (pa.array([1.255]), pa.decimal128(10, 2)),
+        (pa.array([{"a": 1}]), PAIR),
+        (pa.array([[{"a": 1, "B": None}]]), pa.list_(PAIR)),
+    ],
+    ids=range(5),
+)
+def test_no_value_of_a_batch_is_altered(given: pa.Array, kind: pa.DataType) -> None:
+    """Arrow makes true of 0.5, rounds 1.255, and gives null to a field that is not there."""
+    made = Process("p", lambda _: pa.record_batch({"x": given}), "batch", pa.schema([("x", kind)]))
+    with pytest.raises(TypeError, match=r"process 'p': column x has .*, where the schema has"):
+        list(made.results(BATCH))
+
+
+def test_fields_are_found_by_name() -> None:
+    given = pa.array([{"b": None, "c": "x", "a": 1.0}])
+    made = Process("p", lambda _: pa.record_batch({"x": given}), "batch", pa.schema([("x", PAIR)]))
+    (batch,) = made.results(BATCH)
+    assert batch.to_pylist() == [{"x": {"a": 1, "b": None}}]
+
+
 @pytest.mark.parametrize("kind", [AT, NTZ, pa.list_(AT), pa.date32(), pa.int64()], ids=str)
 def test_nulls_and_other_units_are_taken(kind: pa.DataType) -> None:
     schema = pa.schema([("at", kind)])
@@ -143,6 +174,56 @@ def test_a_row_has_datetimes_for_timestamps(value: Any, kind: pa.DataType) -> No
     made = Process("p", lambda _: {"at": value}, "row", pa.schema([("at", kind)]))
     with pytest.raises(TypeError, match=r"process 'p': at is .*; give a datetime"):
         list(made.results(BATCH))
+
+
+DECIMAL = Decimal("5.5")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "says"),
+    [
+        (pa.int64(), 1.5, "x is 1.5; give a whole number"),
+        (pa.int32(), DECIMAL, "x is Decimal.*; give a whole number"),
+        (pa.int64(), np.float32(1.5), "x is .*1.5.*; give a whole number"),
+        (pa.list_(pa.int64()), np.array([1.5, 2]), "x is .*1.5.*; give a whole number"),
+        (pa.map_(pa.string(), pa.int8()), {"k": 1.5}, "x is 1.5; give a whole number"),
+        (pa.struct([("n", pa.int64())]), Row(n=1.5), "x.n is 1.5; give a whole number"),
+        (pa.date32(), 20260101, "x is 20260101; give a date"),
+        (pa.list_(pa.date32()), [NOON.date(), True], "x is True; give a date"),
+        (pa.list_(pa.string()), "abc", "x is 'abc'; give a list"),
+        (pa.struct([("l", pa.list_(pa.int64()))]), {"l": b"ab"}, "x.l is b'ab'; give a list"),
+    ],
+    ids=range(10),
+)
+def test_no_value_of_a_row_is_altered(kind: pa.DataType, value: Any, says: str) -> None:
+    """Arrow makes 1 of 1.5, a date of a number, and a list of letters of a text."""
+    made = Process("p", lambda _: {"x": value}, "row", pa.schema([("x", kind)]))
+    with pytest.raises(TypeError, match=f"process 'p': {says}"):
+        list(made.results(BATCH))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (pa.int64(), 2.0, 2),
+        (pa.int64(), Decimal(2**60), 2**60),
+        (pa.int16(), np.int64(7), 7),
+        (pa.list_(pa.int64()), np.array([1, 2]), [1, 2]),
+        (pa.list_(pa.float32()), np.array([1.5, 2]), [1.5, 2]),
+        (pa.list_(pa.string()), ("a", None), ["a", None]),
+        (pa.date32(), NOON, NOON.date()),
+        (pa.date32(), pd.NaT, None),
+        (pa.map_(pa.int64(), pa.date32()), {1: None}, [(1, None)]),
+        (pa.struct([("n", pa.int64()), ("t", pa.string())]), Row(n=1, t="x"), {"n": 1, "t": "x"}),
+        (pa.struct([("n", pa.int64()), ("t", pa.string())]), {"n": 1}, {"n": 1, "t": None}),
+        (pa.struct([("n", pa.int64())]), None, None),
+    ],
+    ids=range(12),
+)
+def test_values_that_a_column_can_hold(kind: pa.DataType, value: Any, expected: Any) -> None:
+    made = Process("p", lambda _: {"x": value}, "row", pa.schema([("x", kind)]))
+    (batch,) = made.results(BATCH.slice(0, 1))
+    assert batch.to_pylist() == [{"x": expected}]
 
 
 @pytest.mark.parametrize(
