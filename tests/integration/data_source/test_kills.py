@@ -142,7 +142,9 @@ def test_a_location_is_deleted_while_a_run_sleeps_in_its_commit(
     assert Counter(in_sqlite(database)) == Counter(changed + IDS[ROWS:])
 
 
-@pytest.mark.parametrize("connect", [False, True], ids=["classic", "connect"])
+@pytest.mark.parametrize(
+    "connect", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["classic", "connect"]
+)
 def test_the_location_before_after_a_kill(directory: Path, connect: bool) -> None:
     """The batch in which the query died is decided in the location that it had last. The refusal
     is a line, without a traceback of the worker."""
