@@ -6,6 +6,7 @@ How: jobs of KafkaSource, and queries of Spark's own streams, against a real bro
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,14 +68,16 @@ def test_a_job_that_goes_on_needs_none_for_a_new_partition(
     tmp_path: Path, kafka: LocalKafka, topic: Topic
 ) -> None:
     name = topic(1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for partition in (0, 1):
-        producer.produce(name, str(partition), partition=partition)
-        producer.flush(30)
-        job(tmp_path, kafka, topics=name, starting_offsets={name: {0: -2}}).run()
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        if not partition:
+        if partition:
             admin.create_partitions([NewPartitions(name, 2)])[name].result(60)
+            while len(admin.list_topics(name).topics[name].partitions) < 2:
+                time.sleep(0.05)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer.produce(name, str(partition), partition=partition)
+        assert producer.flush(30) == 0
+        job(tmp_path, kafka, topics=name, starting_offsets={name: {0: -2}}).run()
     lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.open()]
     assert sorted(json.loads(line)["value"] for line in lines) == ["0", "1"]
 
