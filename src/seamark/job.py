@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.checks import one_of
 from seamark.api.config import CheckpointConfig
-from seamark.api.declarations import JobDeclaration
+from seamark.api.declarations import DeclaredSource, JobDeclaration
 from seamark.api.ephemeral_storage import storage_directory
 from seamark.api.rest_config import RestConfig
 from seamark.api.settings import (
@@ -41,10 +41,12 @@ from seamark.jobs.log_redaction import RedactedLog, job_redactor
 from seamark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
+from seamark.model.redaction import secrets_in
 from seamark.run.declaring import declare_sinks, declare_source
 from seamark.run.inspection import server_findings
 from seamark.run.job_facts import job_report
 from seamark.run.job_plan import JobPlan, job_graph
+from seamark.run.kafka_topics import kafka_options
 from seamark.run.real_time import is_real_time, real_time_settings
 from seamark.run.supervision import Supervisor
 from seamark.savepoints.edit.bootstrap import new_savepoint
@@ -57,6 +59,7 @@ from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
 from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink, with_storable_names
+from seamark.sources.kafka_admin import KafkaReading
 from seamark.spark.planned_query import name_part, refuse_unsupported
 from seamark.spark.session import query_settings, require_stream, spark_session
 from seamark.spark.state_backend import backend_settings
@@ -109,9 +112,16 @@ class Job:
         uid = declared.claim_uid(uid, "a source")
         made, secrets = declare_source(declared.name, source, uid, replayable)
         self._secrets |= secrets
-        declared.sources[uid] = made
-        name_part(made.dataframe, declared.key, uid, source=True)
+        self._add(made)
         return made.dataframe
+
+    def _add(self, source: DeclaredSource) -> None:
+        options = kafka_options(source.dataframe)
+        if source.source is None and options is not None:
+            source = replace(source, source=KafkaReading(options))
+            self._secrets |= secrets_in([dict(options)])
+        self.declaration.sources[source.uid] = source
+        name_part(source.dataframe, self.declaration.key, source.uid, source=True)
 
     def uid(self, dataframe: DataFrame, uid: str) -> DataFrame:
         """Name a stateful operator, the last one in `dataframe`'s plan; return the same DataFrame.

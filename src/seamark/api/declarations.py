@@ -11,7 +11,7 @@ from typing import Any
 from seamark.api.checks import no_class, one_of
 from seamark.api.config import CheckpointConfig
 from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
-from seamark.contracts.source import CommitsOffsets, Source
+from seamark.contracts.source import CommitsOffsets, InspectedSource, Source
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema
 
@@ -33,15 +33,15 @@ def a_sink(value: Any, setting: str) -> None:
 
 @dataclass(frozen=True)
 class DeclaredSource:
-    """One source of a job. `bounded` tells whether it ends by itself; `source` is None for a plain
-    stream of Spark's."""
+    """One source of a job. `bounded` tells whether it ends by itself; `source` is what can be
+    asked about it: None for a plain stream of Spark's but from Kafka."""
 
     uid: str
     description: str
     replayable: bool
     bounded: bool
     dataframe: Any
-    source: Source | None = None
+    source: Source | InspectedSource | None = None
 
     @property
     def commits_offsets(self) -> CommitsOffsets | None:

@@ -3,7 +3,8 @@
 Sources use it, and a start, which knows a plain stream from Kafka by these options alone.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 TopicIds = Mapping[str, Mapping[str, str]]
@@ -53,15 +54,38 @@ def described(jvm: Any, admin: Any, names: Sequence[str]) -> Any:
     return answer.get(ANSWER_MS, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
 
 
-def topic_ids(jvm: Any, options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Return the brokers' ids of these topics: one that is deleted and made again gets another id
-    (KIP-516). Empty for brokers before Kafka 2.8. Raises OSError if they do not tell every one."""
+@contextlib.contextmanager
+def asked(jvm: Any, options: Mapping[str, str]) -> Iterator[Any]:
+    """Give an AdminClient for this context, in which errors of Kafka's become OSError."""
     admin = admin_client(jvm, options, ANSWER_MS)
     try:
-        topics = described(jvm, admin, names)
-        ids = {name: str(topics.get(name).topicId()) for name in names}
+        yield admin
     except Exception as error:
         raise kafka_error(error) from error
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
+
+
+def existing(jvm: Any, admin: Any) -> set[str]:
+    """Return the names of the topics that the brokers show to this user."""
+    unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+    return set(admin.listTopics().names().get(ANSWER_MS, unit))
+
+
+def topic_ids(jvm: Any, options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the brokers' ids of these topics: one that is deleted and made again gets another id
+    (KIP-516). Empty for brokers before Kafka 2.8. Raises OSError if they do not tell every one."""
+    with asked(jvm, options) as admin:
+        topics = described(jvm, admin, names)
+        ids = {name: str(topics.get(name).topicId()) for name in names}
     return {name: id_ for name, id_ in ids.items() if id_ != _NO_ID}
+
+
+def partitions_of(
+    jvm: Any, options: Mapping[str, str], reads: Callable[[str], bool]
+) -> dict[str, set[int]]:
+    """Return the partitions of each topic that `reads` names. Raises OSError."""
+    with asked(jvm, options) as admin:
+        names = sorted(filter(reads, existing(jvm, admin)))
+        topics = described(jvm, admin, names)
+        return {name: set(range(topics.get(name).partitions().size())) for name in names}

@@ -12,13 +12,15 @@ from pyspark.sql import DataFrame
 
 from seamark.checkpoint.spark_files import is_kafka, not_its_own
 from seamark.model.ignored import ignored
-from seamark.model.kafka_client import TopicIds, topic_ids
+from seamark.model.kafka_client import TopicIds, partitions_of, topic_ids
 from seamark.run.job_plan import JobPlan
 from seamark.spark.operator_uids import OperatorUids
 from seamark.spark.planned_query import sources_of
 from seamark.spark.plans import name_of
 
 _OPTIONS = ("subscribe", "subscribepattern", "assign")
+_STARTS = ("startingtimestamp", "startingoffsetsbytimestamp", "startingoffsets")
+"""The first one given counts."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,33 @@ def ask_topic_ids(reading: Mapping[str, Subscription], offsets: Mapping[str, Any
         with ignored(f"a look at the ids of the topics of source {uid!r}"):
             ids[uid] = topic_ids(of.jvm, of.options, names)
     return ids
+
+
+def unfit_starts(offsets: Mapping[str, Any], reading: Mapping[str, Subscription]) -> list[str]:
+    """Return a sentence, with a remedy, for each source that begins now and whose starting offsets
+    are not those of the partitions there. `offsets` by uid. Spark's query would fail."""
+    problems = []
+    for uid, of in reading.items():
+        option = next((name for name in _STARTS if name in of.options), "")
+        text = of.options.get(option, "").strip()
+        if offsets.get(uid) or not text.startswith("{"):
+            continue
+        with ignored(f"a look at the partitions of source {uid!r}"):
+            assigned = json.loads(of.options.get("assign", "{}"))
+            there = assigned or partitions_of(of.jvm, of.options, of.reads)
+            given = {(t, int(p)) for t, start in json.loads(text).items() for p in start}
+            read = {(topic, number) for topic, numbers in there.items() for number in numbers}
+            wrong = [
+                f"{what} {', '.join(f'{topic}/{number}' for topic, number in sorted(those))}"
+                for what, those in (("lack", read - given), ("name the unread", given - read))
+                if those
+            ]
+            if wrong:
+                problems.append(
+                    f"the starting offsets of source {uid!r} {' and '.join(wrong)}; give one to "
+                    "every partition that it reads, and to no other (-2: earliest, -1: latest)"
+                )
+    return problems
 
 
 def made_again(

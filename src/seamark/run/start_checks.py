@@ -32,6 +32,7 @@ from seamark.run.kafka_topics import (
     made_again,
     offsets_by_uid,
     unfit_offsets,
+    unfit_starts,
 )
 from seamark.run.waiting_rows import unfit_rows
 from seamark.spark.file_sources import reads_elsewhere
@@ -189,6 +190,7 @@ class StartChecks:
         problems = unfit_offsets(self._name, offsets, self._uids, reading) if offsets else []
         of_sources = offsets_by_uid(offsets, self._uids)
         before, now = self._known.topics, ask_topic_ids(reading, of_sources)
+        problems += unfit_starts(of_sources, reading)
         problems += made_again(self._name, of_sources, before, now, reading)
         for uid, number in self._uids.source_numbers().items():
             place = self._uids.source_names.get(number, str(number))

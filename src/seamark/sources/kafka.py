@@ -15,14 +15,7 @@ from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.kafka_options import TOPIC_NAMES, is_topic, to_java
-from seamark.sources.kafka_admin import (
-    KafkaGroupOffsets,
-    ask_topics,
-    not_told,
-    retention_too_short,
-    topics_missing,
-    topics_unreadable,
-)
+from seamark.sources.kafka_admin import KafkaGroupOffsets, KafkaReading
 from seamark.sources.registry_values import RegistryDecoder, RegistryValues
 from seamark.sources.settings import (
     Ending,
@@ -200,19 +193,9 @@ class KafkaSource(Ending):
         return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
 
     def inspect_source(self, uid: str, jvm: Any, tolerated_downtime_s: float) -> list[Finding]:
-        """See `InspectedSource`: whether the topics are there, may be read, and keep their rows
-        for long enough."""
-        try:
-            topics = ask_topics(jvm, self.reader().options)
-        except OSError as error:
-            return [not_told(uid, self.bootstrap_servers, error)]
-        refusal = topics.not_told
-        return [
-            *topics_missing(uid, topics.missing, self.bootstrap_servers),
-            *topics_unreadable(uid, topics.unreadable),
-            *retention_too_short(uid, topics.retained, tolerated_downtime_s),
-            *([not_told(uid, self.bootstrap_servers, refusal)] if refusal else []),
-        ]
+        """See `InspectedSource`."""
+        reading = KafkaReading(self.reader().options)
+        return reading.inspect_source(uid, jvm, tolerated_downtime_s)
 
     def _values(self) -> RegistryValues | None:
         """Return how values are encoded, None for plain bytes; raises ConfigurationError."""

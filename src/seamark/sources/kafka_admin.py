@@ -5,13 +5,20 @@ That client takes the source's options unchanged, security included; librdkafka'
 The group is the user's `group_id` itself; Spark's groups for reading only begin with it.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode, Severity
-from seamark.model.kafka_client import ANSWER_MS, admin_client, described, kafka_error
+from seamark.model.kafka_client import (
+    ANSWER_MS,
+    admin_client,
+    asked,
+    described,
+    existing,
+    kafka_error,
+)
 
 TIMEOUT_MS = 20_000
 
@@ -26,46 +33,66 @@ class Retention:
 
 @dataclass(frozen=True)
 class SourceTopics:
-    """What the brokers tell of a source's topics: how long each keeps its rows, but of those that
-    are only compacted; the named ones that they do not show; those that this user may not read; and
-    why the first is not known."""
+    """What the brokers tell of a source's topics: those that it reads; how long each keeps its
+    rows, but of those that are only compacted; the named ones that they do not show; those that
+    this user may not read; and why the retention is not known."""
 
+    read: Sequence[str]
     retained: Sequence[Retention]
     missing: Sequence[str]
     unreadable: Sequence[str]
     not_told: OSError | None = None
 
 
+@dataclass(frozen=True)
+class KafkaReading:
+    """The `InspectedSource` of a stream from Kafka; `options` are those of Spark's reader."""
+
+    options: Mapping[str, str] = field(repr=False)  # may hold passwords
+
+    def inspect_source(self, uid: str, jvm: Any, tolerated_downtime_s: float) -> list[Finding]:
+        """See `InspectedSource`: whether the topics are there, may be read, and keep their rows
+        for long enough."""
+        options = {name.lower(): value for name, value in self.options.items()}
+        servers = options.get("kafka.bootstrap.servers", "")
+        try:
+            topics = ask_topics(jvm, options)
+        except OSError as error:
+            return [not_told(uid, servers, error)]
+        refusal, pattern = topics.not_told, options.get("subscribepattern")
+        return [
+            *topics_missing(uid, topics.missing, servers),
+            *([nothing_matches(uid, pattern, servers)] if pattern and not topics.read else []),
+            *topics_unreadable(uid, topics.unreadable),
+            *retention_too_short(uid, topics.retained, tolerated_downtime_s),
+            *([not_told(uid, servers, refusal)] if refusal else []),
+        ]
+
+
 def ask_topics(jvm: Any, options: Mapping[str, str]) -> SourceTopics:
-    """Ask for the topics in the options of Spark's reader. Raises OSError with the brokers' answer
-    if they tell nothing at all, ConfigurationError for a pattern that Java does not take."""
-    if pattern := options.get("subscribePattern"):
-        _require_pattern(jvm, pattern)
-    admin, refusal = admin_client(jvm, options, ANSWER_MS), None
-    try:
-        unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-        existing = set(admin.listTopics().names().get(ANSWER_MS, unit))
-        names = _topics(jvm, options, existing)
+    """Ask for the topics in the options of Spark's reader, by names in lower case. Raises OSError
+    with the brokers' answer if they tell nothing at all."""
+    refusal = None
+    with asked(jvm, options) as admin:
+        there = existing(jvm, admin)
+        names = _topics(jvm, options, there)
         kinds = jvm.org.apache.kafka.common.config
-        asked = jvm.java.util.ArrayList()
+        resources = jvm.java.util.ArrayList()
         for name in names:
-            asked.append(kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name))
+            resources.append(kinds.ConfigResource(kinds.ConfigResource.Type.TOPIC, name))
         unreadable = _unreadable(jvm, admin, names)
         try:
-            answers = admin.describeConfigs(asked).all().get(ANSWER_MS, unit)
+            unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+            answers = admin.describeConfigs(resources).all().get(ANSWER_MS, unit)
         except Exception as error:
-            refusal, asked = kafka_error(error), ()
-        configs = [(str(resource.name()), answers.get(resource)) for resource in asked]
-    except Exception as error:
-        raise kafka_error(error) from error
-    finally:
-        admin.close(jvm.java.time.Duration.ofMillis(0))
+            refusal, resources = kafka_error(error), ()
+        configs = [(str(resource.name()), answers.get(resource)) for resource in resources]
     retained = [
         Retention(name, _limit_s(config.get("retention.ms").value()))
         for name, config in configs
         if "delete" in str(config.get("cleanup.policy").value())
     ]
-    return SourceTopics(retained, sorted(_named(options) - existing), unreadable, refusal)
+    return SourceTopics(names, retained, sorted(_named(options) - there), unreadable, refusal)
 
 
 def _unreadable(jvm: Any, admin: Any, names: Sequence[str]) -> list[str]:
@@ -76,25 +103,16 @@ def _unreadable(jvm: Any, admin: Any, names: Sequence[str]) -> list[str]:
     return [name for name, rights in may.items() if rights and not rights.contains(read)]
 
 
-def _require_pattern(jvm: Any, pattern: str) -> None:
-    try:
-        jvm.java.util.regex.Pattern.compile(pattern)
-    except Exception as error:
-        said = str(kafka_error(error)).splitlines()[0].rpartition("Exception: ")[2]
-        raise ConfigurationError(
-            f"pattern is {pattern!r}, and Java says: {said}; give a regular expression of Java's"
-        ) from None
-
-
-def _topics(jvm: Any, options: Mapping[str, str], existing: set[str]) -> list[str]:
-    if pattern := options.get("subscribePattern"):
+def _topics(jvm: Any, options: Mapping[str, str], there: set[str]) -> list[str]:
+    if pattern := options.get("subscribepattern"):
         matches = jvm.java.util.regex.Pattern.matches
-        return sorted(name for name in existing if matches(pattern, name))
-    return sorted(existing & _named(options))
+        return sorted(name for name in there if matches(pattern, name))
+    return sorted(there & _named(options))
 
 
 def _named(options: Mapping[str, str]) -> set[str]:
-    return {name.strip() for name in options.get("subscribe", "").split(",")} - {""}
+    assigned = json.loads(options.get("assign", "{}"))
+    return {name.strip() for name in (*options.get("subscribe", "").split(","), *assigned)} - {""}
 
 
 def _limit_s(text: object) -> float:
@@ -121,6 +139,17 @@ def topics_missing(uid: str, missing: Sequence[str], servers: str) -> Iterator[F
             f"correct the name{'' if one else 's'}, or create {'it' if one else 'them'}; where "
             "this user may not see a topic, grant DESCRIBE on it",
         )
+
+
+def nothing_matches(uid: str, pattern: str, servers: str) -> Finding:
+    """Spark's reader waits for topics that match, without a word."""
+    return Finding(
+        FindingCode.SV004,
+        f"source `{uid}`",
+        f"no topic at the brokers at {servers} matches the pattern {pattern!r}, so nothing is read",
+        "correct it, or create a topic; where this user may not see one, grant DESCRIBE on it",
+        Severity.WARNING,
+    )
 
 
 def retention_too_short(

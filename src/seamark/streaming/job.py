@@ -23,13 +23,12 @@ from seamark.api.rest_config import RestConfig
 from seamark.api.settings import PROGRAM, Setting
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.job import Job
-from seamark.model.redaction import secrets_in
 from seamark.run.declaring import require_options
 from seamark.run.kafka_topics import kafka_options, subscription
 from seamark.run.stop_signals import program_has_ended
 from seamark.savepoints.restore.options import RestoreOptions
 from seamark.spark.operator_uids import name_in_spark
-from seamark.spark.planned_query import name_part, sources_of
+from seamark.spark.planned_query import sources_of
 from seamark.spark.plans import frame_of, name_of
 from seamark.streaming.formats import Place
 from seamark.streaming.query import StreamQuery
@@ -104,9 +103,7 @@ class StreamJob(Job):
         sinks[SINK] = replace(sinks[SINK], declared_at=_place_in_program())
         for source in _sources(dataframe, bounded=self._when.bounded):
             require_options(source.dataframe, f"write_stream: {source.description}")
-            self._secrets |= secrets_in([dict(kafka_options(source.dataframe) or {})])
-            self.declaration.sources[source.uid] = source
-            name_part(source.dataframe, self.declaration.key, source.uid, source=True)
+            self._add(source)
 
     def start(self) -> StreamQuery:
         """Run the job on a thread of its own; return when its query has started. Raises what stops

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-import seamark as sm
 from seamark.model.findings import FindingCode
 from seamark.sources.kafka import KafkaSource
 from seamark.spark.jars import find_java, kafka_broker_jars
@@ -40,14 +39,6 @@ NO_TRUSTSTORE = KafkaSource(
         "kafka.ssl.truststore.password": "s3cr3t",
     },
 )
-
-
-def test_a_pattern_that_java_does_not_take_is_named(jvm: Any) -> None:
-    """And not told as brokers that do not answer."""
-    source = KafkaSource("127.0.0.1:1", pattern="clicks-(")
-    said = r"pattern is 'clicks-\(', and Java says: Unclosed group near index 8; give "
-    with pytest.raises(sm.ConfigurationError, match=said):
-        source.inspect_source("in", jvm, 60.0)
 
 
 @pytest.mark.parametrize(
