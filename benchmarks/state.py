@@ -31,15 +31,14 @@ from rich.table import Table
 
 import seamark as sm
 from seamark.spark.session import spark_session
+from seamark.spark.state_backend import PROVIDER, ROCKSDB_PROVIDER
 
 VALUE = 8 * 1024
 """Bytes of a key's value in state."""
 FILLS, UPDATED = 8, 2_000
 SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    PROVIDER: ROCKSDB_PROVIDER,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 
@@ -70,15 +69,16 @@ def run(start: Start, frame: DataFrame, directory: Path, epochs: int) -> tuple[f
     """Run some epochs; return the seconds to the first one's end, and each epoch's ms."""
     begun = time.perf_counter()
     query = start(frame, directory)
-    first = None
-    while len(ended := [p for p in query.recentProgress if p["numInputRows"]]) < epochs:
+    first, ended = 0.0, []
+    while len(ended) < epochs:
+        time.sleep(0.05)
         if query.exception() is not None:
             raise query.exception()  # type: ignore[misc]
-        if ended and first is None:
+        ended = [p for p in query.recentProgress if p["numInputRows"]]
+        if ended and not first:
             first = time.perf_counter() - begun
-        time.sleep(0.05)
     query.stop()
-    return first or 0.0, [p["durationMs"]["triggerExecution"] for p in ended]
+    return first, [p["durationMs"]["triggerExecution"] for p in ended]
 
 
 def measure(spark: SparkSession, megabytes: int, epochs: int, out: Table) -> None:

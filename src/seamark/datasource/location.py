@@ -133,7 +133,8 @@ class Location:
             {setting_of(name): text for name, text in given.items() if name.startswith("fs.")}
         )
         self._checkpoint = checkpoint = query.checkpoint
-        at = query.location or (checkpoint and f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}")
+        self._default = checkpoint and f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}"
+        at = query.location or self._default
         if at is None:
             raise ConfigurationError(
                 'format("seamark"): neither the option location nor checkpointLocation is given; '
@@ -287,8 +288,7 @@ class Location:
 
         `looks`: not if it would not, or if the query says that it has to be written all the same. A
         deleted location binds nobody, nor the one of which this is a copy, whose query goes on."""
-        below = f"{self._checkpoint}".rstrip("/") + f"/{BELOW_CHECKPOINT}"
-        default = shared_uri(below, 'format("seamark"): checkpointLocation')
+        default = shared_uri(self._default, 'format("seamark"): checkpointLocation')
         own = "" if self._at == default else self._at
         while (places := locations_of(spark))[-1] != own:
             for at in sorted({*places} - {own}) if looks else ():
