@@ -93,12 +93,12 @@ def _bytes(session: SparkSession, text: str) -> int:
 
 class EpochWork:
     """Runs the tasks of a query's epochs. `state` is the channel state of the last committed epoch;
-    `once`: the query has one epoch. Raises UserError if this version of Spark does not let its
-    sources be held."""
+    `once`: the query has one epoch; `tables`: it reads tables. Raises UserError if this version of
+    Spark does not let its sources be held."""
 
     def __init__(
         self, tasks: EpochTasks, checkpoint: CheckpointConfig, state: ChannelState,
-        keyed: KeyedEpochs, spark: SparkSession, *, once: bool = False,
+        keyed: KeyedEpochs, spark: SparkSession, *, once: bool = False, tables: bool = False,
     ) -> None:  # fmt: skip
         self._tasks = tasks
         self._lanes = LaneTasks(tasks)
@@ -113,13 +113,15 @@ class EpochWork:
         self._lock = threading.Lock()
         self._keyed = keyed
         self._intake = None
-        if self._unaligned or state.stages or keyed.waiting:
+        self._tables = tables
+        if self._unaligned or state.stages or keyed.waiting or tables:
             try:
                 self._intake = loaded_class(spark._jvm, "SeamarkIntake").newInstance()
             except (Py4JError, TypeError) as error:
                 raise UserError(
-                    "unaligned checkpoints need to hold the sources of Spark's query, which this "
-                    f"version of Spark does not allow ({error}); leave unaligned out"
+                    "unaligned checkpoints, and tables that a query joins, need to hold the "
+                    "sources of Spark's query, which this version of Spark does not allow "
+                    f"({error}); leave them out"
                 ) from None
             self.limit_intake(state)
 
@@ -222,3 +224,10 @@ class EpochWork:
         full = self._unaligned and left.rows >= self._capacity
         paused = full or left.size_bytes + self._keyed.waiting_bytes > self._most_bytes
         self._intake.set(bool(left.stages) or self._keyed.waiting, paused, rows)
+
+    def hold(self, held: bool) -> None:
+        """Keep Spark from planning a next epoch that reads tables; with False, let it. Called when
+        an epoch's tasks have ended, and when it is committed."""
+        if self._tables:
+            assert self._intake is not None
+            self._intake.hold(held)

@@ -69,8 +69,9 @@ class PlannedQuery:
     `leaves` are the relations of the sources, by number; `readings` tell a source's number for each
     line of the offset log, with its uids. Each of `parts` stands before those below it; `steps` are
     the other nodes on the way of the rows, by name and class. If not `traced`, Spark's optimizer
-    makes other operators than the program's. Raises ConfigurationError for a
-    stream without a known line in the offset log, and Spark's error if it cannot plan the query.
+    makes other operators than the program's. `reads_tables`: whether it reads anything beside its
+    streams. Raises ConfigurationError for a stream without a known line in the offset log, and
+    Spark's error if it cannot plan the query.
     """
 
     def __init__(self, stream: DataFrame, mode: str, declaration: str, branches: int = 1) -> None:
@@ -83,6 +84,7 @@ class PlannedQuery:
         self.steps: list[tuple[str, str]] = [(name, kind) for name, kind in planned["steps"]]
         self.readings = [(reading["source"], reading["uids"]) for reading in planned["readings"]]
         self.traced: bool = planned["traced"]
+        self.reads_tables: bool = planned["tables"]
         for reading in planned["readings"]:
             if reading["source"] < 0:
                 raise ConfigurationError(

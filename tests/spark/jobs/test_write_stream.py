@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -449,6 +450,57 @@ def test_an_exception_of_the_function_ends_the_query_and_the_next_start_calls_it
     start().awaitTermination()
     assert len(tokens) == 2
     assert tokens[0] == tokens[1]
+
+
+@pytest.mark.parametrize("by_subquery", [False, True])
+def test_a_table_that_the_query_joins_has_the_rows_of_the_epoch_before(
+    tmp_path: Path, spark: SparkSession, by_subquery: bool
+) -> None:
+    """As with Spark's own writer: its next batch reads what the function has written. The function
+    fails once, and once the query is stopped meanwhile: both while Spark waits for the commit."""
+    url = f"jdbc:derby:memory:{tmp_path.name};create=true"
+    spark.range(0).write.jdbc(url, "seen")
+    calls: list[int] = []
+    entered, go_on = threading.Event(), threading.Event()
+
+    def add(frame: DataFrame, epoch: int) -> None:
+        calls.append(epoch)
+        new = frame.sparkSession.createDataFrame(frame.collect(), "id BIGINT")
+        if len(calls) == 2:
+            raise ValueError("not today")
+        if len(calls) == 4:
+            entered.set()
+            assert go_on.wait(60)
+        time.sleep(0.5)  # an epoch beside it would have read the table by then
+        new.write.jdbc(url, "seen", mode="append")
+
+    def start() -> StreamQuery:
+        stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1)
+        stream, seen = stream.json(str(tmp_path / "in")), spark.read.jdbc(url, "seen")
+        if by_subquery:
+            stream.createOrReplaceTempView("arrived")
+            seen.createOrReplaceTempView("seen")
+            where = "WHERE NOT EXISTS (SELECT 1 FROM seen WHERE seen.id = arrived.id)"
+            new = spark.sql(f"SELECT id FROM arrived {where}")
+        else:
+            new = stream.join(seen, "id", "left_anti")
+        writer = sm.write_stream(new).foreachBatch(add)
+        writer = writer.option("checkpointLocation", str(tmp_path / "store/new"))
+        return writer.trigger(availableNow=True).start()
+
+    (tmp_path / "in").mkdir()
+    for first in range(0, 24, 3):
+        lines = [json.dumps({"id": i}) for i in range(first, first + 6)]
+        (tmp_path / f"in/{first:02}.json").write_text("\n".join(lines))
+    with pytest.raises(sm.SendRefusedError, match="not today"):
+        start().awaitTermination()
+    query = start()
+    assert entered.wait(60)
+    threading.Timer(0.5, go_on.set).start()
+    query.stop()
+    assert query.exception() is None
+    start().awaitTermination()
+    assert sorted(row.id for row in spark.read.jdbc(url, "seen").collect()) == [*range(27)]
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,7 @@ def test_a_program_is_made_of_what_spark_runs(tables: Tables, tmp_path: Path, na
     assert len(readings) == len(lines)
     assert len(query.leaves) == len(set(readings)) == len(list(tmp_path.glob("sources/*")))
     assert all(part.place is not None for part in query.parts), query.parts
+    assert query.reads_tables == ("table" in name or name == "subtract")
     query.require_same(name, run._jsq.streamingQuery())
 
 

@@ -1,3 +1,5 @@
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.util.HashMap;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
@@ -14,8 +16,8 @@ import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionConte
 import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
 
 /**
- * What a query's sources give to its next batch (intake.py): so many rows, nothing, or a batch
- * without rows.
+ * What a query's sources give to its next batch (epoch_work.py), and when: so many rows, nothing,
+ * or a batch without rows.
  *
  * <p>A thread takes the lock under which Spark plans a batch, as soon as there is a query, and gives
  * it back when the sources are wrapped: before the first batch is planned.
@@ -33,6 +35,7 @@ public final class SeamarkIntake extends SeamarkSearch {
     }
 
     public Offset latestOffset(Offset start, ReadLimit limit) {
+      this.intake.awaitRelease();
       Offset known = this.intake.committed(this.delegate());
       if (known == null) return this.newest(start, this.lower(limit));
       String json = known.json();
@@ -89,6 +92,23 @@ public final class SeamarkIntake extends SeamarkSearch {
   private volatile boolean heartbeat;
   private volatile boolean paused;
   private volatile long rows = -1L;
+  private boolean held;
+
+  /** Holds the next batch until it is called with false: before Spark plans the batch. */
+  public synchronized void hold(boolean held) {
+    this.held = held;
+    this.notifyAll();
+  }
+
+  // Not private: Janino would lose the lock in the method that it makes for the inner class.
+  synchronized void awaitRelease() {
+    try {
+      while (this.held) this.wait();
+    } catch (InterruptedException e) {
+      // Spark takes its cause for a stop.
+      throw new UncheckedIOException(new InterruptedIOException());
+    }
+  }
 
   public void set(boolean heartbeat, boolean paused, long rows) {
     this.heartbeat = heartbeat;

@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.plans.logical.CTERelationRef;
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Generate;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
@@ -308,7 +309,8 @@ public final class SeamarkPlan {
   /**
    * What the query is made of, as JSON; it is the union of `branches` plans. `parts` are its
    * operators with state and its scans of sources, each before those below it, `steps` the other
-   * nodes on the way of the rows, `readings` the places of sources in the offset log.
+   * nodes on the way of the rows, `readings` the places of sources in the offset log, `tables`
+   * whether it reads anything beside streams.
    */
   public String query(SparkSession spark, String mode, int branches) throws Exception {
     QueryExecution execution = epoch(spark, plan, mode, "nowhere", 0L, null);
@@ -344,7 +346,20 @@ public final class SeamarkPlan {
     found.put("steps", steps);
     found.put("readings", readings);
     found.put("traced", Boolean.valueOf(traced));
+    found.put("tables", Boolean.valueOf(readsTables(plan)));
     return new ObjectMapper().writeValueAsString(found);
+  }
+
+  /** Whether a plan, or a subquery in it, reads anything that is no stream and not in the plan itself. */
+  private static boolean readsTables(LogicalPlan plan) {
+    scala.collection.Iterator each = plan.collectLeaves().iterator();
+    while (each.hasNext()) {
+      LogicalPlan leaf = (LogicalPlan) each.next();
+      if (!leaf.isStreaming() && !(leaf instanceof LocalRelation)) return true;
+    }
+    each = plan.subqueriesAll().iterator();
+    while (each.hasNext()) if (readsTables((LogicalPlan) each.next())) return true;
+    return false;
   }
 
   /** The operators of a plan of Spark's, as `number kind`. */
