@@ -10,7 +10,7 @@ from typing import Any
 from seamark.checkpoint import batch_log
 from seamark.checkpoint.batch_log import UID, StoredLog
 from seamark.checkpoint.spool import load
-from seamark.datasource.location import _Sinks
+from seamark.datasource.location import Location, _Sinks
 from seamark.datasource.writers import BatchCommit
 from seamark.protocol import batches
 from seamark.protocol.batches import BatchPoint, Decided, Try
@@ -39,6 +39,7 @@ Steps = Generator[BatchPoint, None, Any]
 Check = Callable[[Mapping[int, Any]], None]
 _BEGIN, _COMMIT, _SETTLE = batches.begin, batches.commit, batches._settle
 _CREATE = batch_log.create_record
+_TAKE_OVER = Location._take_over_from
 
 
 def _decided_after_the_commit(log: Any, sink: Any, mine: Decided) -> Steps:
@@ -140,6 +141,10 @@ def _takes_any_moment(self: Try, batch: int, query: str, *, adopts: bool) -> boo
     return self.decided is None or batch > self.decided.batch
 
 
+def _looks_nowhere(self: Any, spark: Any, batch: int, query: str, *, looks: bool) -> None:
+    _TAKE_OVER(self, spark, batch, query, looks=False)
+
+
 BUGS = {
     "decide without a fence": Bug({(batches, "check_fence"): lambda entries, number: None}),
     "decide after the commit": Bug({(batches, "commit"): _decided_after_the_commit}),
@@ -165,5 +170,6 @@ BUGS = {
     "take a checkpoint of any moment": Bug(
         {(Try, "writes"): _takes_any_moment}, (TWO_PHASE, SPOOLED, WRITE_AHEAD, UPSERT)
     ),
+    "look at no other location": Bug({(Location, "_take_over_from"): _looks_nowhere}),
     "never look for the mark": Bug({(StoredLog, "is_committed"): lambda self, number: False}),
 }

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from seamark.checkpoint.batch_log import BELOW_CHECKPOINT, UID
@@ -54,10 +56,12 @@ class QueryWorld(Reality):
         self.place = "place1" if setup.apart else f"{self.checkpoint}/{BELOW_CHECKPOINT}"
         self.adopts = False
         self.era, self.first_row = 0, 0
-        self.put_back: dict[str, bytes] | None = None
-        """What the operator has to put back, as Spark's checkpoint and location are of different
-        moments: each run must be refused."""
-        self._of_place = self._mended = False
+        self.put_back: Callable[[], None] | None = None
+        """How the operator puts back what he has changed, where checkpoint and location do not
+        belong together, or are of different moments: each run must be refused."""
+        self._mended = False
+        self._former: list[str] = []
+        """The query's locations before this one, which was adopted."""
         self.decided_by: dict[int, tuple[int, int]] = {}
         """The try that has decided each batch, and its generation."""
         self._names = 1
@@ -170,6 +174,8 @@ class QueryWorld(Reality):
         if self.put_back is not None:
             return "nothing"
         done, choice = OPERATIONS[choice % len(OPERATIONS)], choice // len(OPERATIONS)
+        if self._former and choice % 2:  # few have had another one
+            done = "place before"
         return done if getattr(self, f"_{done.replace(' ', '_')}")(choice) else f"no {done}"
 
     @property
@@ -212,16 +218,20 @@ class QueryWorld(Reality):
         else:
             known = f"{self.checkpoint}/metadata" in self.disk.files
             refused = not known or planned not in (newest, newest + 1)
-        self.put_back, self._of_place = before if refused else None, of_place
+        if refused:
+            self.put_back = partial(self._put_back, before, of_place=of_place)
         return True
 
-    def mend(self) -> None:
-        """Put back what was taken away."""
-        assert self.put_back is not None
-        files, self.put_back, self._mended = self.put_back, None, True
-        self._drop(self._files(of_place=self._of_place))
+    def _put_back(self, files: dict[str, bytes], *, of_place: bool) -> None:
+        self._drop(self._files(of_place=of_place))
         for path, data in files.items():
             self.disk.make(path, data)
+
+    def mend(self) -> None:
+        """Put back what was taken away, or the location that was exchanged."""
+        assert self.put_back is not None
+        put_back, self.put_back, self._mended = self.put_back, None, True
+        put_back()
 
     def repair(self) -> bool:
         """Return whether there was something to mend since this was called last."""
@@ -265,6 +275,7 @@ class QueryWorld(Reality):
         self._drop(self._files(of_place=True))
         self._drop(self._files(of_place=False))
         self.adopts = False
+        self._former.clear()
         self._new_era(0)
         return True
 
@@ -272,9 +283,25 @@ class QueryWorld(Reality):
         """An earlier checkpoint, and a new location."""
         batch = max(self._planned - choice % 3, 0)
         self._roll_back(batch)
+        self._former.append(self.place)
         self.place = self.new_name("place")
         self.adopts = True
         self._new_era(self.offsets[batch - 1] if batch else 0)
+        return True
+
+    def _place_before(self, choice: int) -> bool:
+        """The query under a location that it had before another one decided the batch it runs."""
+        place, newest, planned = self.place, self._newest, self._planned
+        if self.unnamed or newest < 0 or not self._former:
+            return False
+        self.place = self._former[choice % len(self._former)]
+        # Without a decision it is adopted like a new one; with that on the batch no row is written;
+        # and where no other one has decided the batch, it goes on.
+        at = self._newest
+        if at in (-1, planned) or newest < planned == at + 1:
+            self.place = place
+            return False
+        self.put_back = partial(setattr, self, "place", place)
         return True
 
     def _new_era(self, first_row: int) -> None:
