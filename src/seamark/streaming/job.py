@@ -77,10 +77,15 @@ class StreamJob(Job):
         output_mode: str,
         checkpoint: CheckpointConfig,
         rest: RestConfig | None,
+        *,
+        in_turn: bool,
     ) -> None:
+        """`in_turn`: no row of an epoch is processed before the one before is committed."""
         given = {name: getattr(checkpoint, name) for name in checkpoint.given}
         given.setdefault("timeout", timedelta.max)  # as in Spark: a first epoch may have it all
         given.setdefault("interval", 0)
+        if in_turn:
+            given.setdefault("min_pause", "1ms")
         given["storage"] = place.storage
         if trigger.interval_s is not None:
             given["interval"] = timedelta(seconds=trigger.interval_s)

@@ -22,6 +22,7 @@ from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
 from seamark.run.declaring import require_sink
 from seamark.sinks.write_ahead import WriteAheadSink
+from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink
 from seamark.spark.session import require_stream
 from seamark.streaming.formats import Options, Place, sink_of
 from seamark.streaming.job import StreamJob, Trigger
@@ -249,7 +250,11 @@ class DataStreamWriter:
     def _job(self) -> StreamJob:
         given = dict(self._options)
         place = Place(self._location(given), self._query_name)
-        job = StreamJob(place, self._trigger, self._output_mode, self._checkpoint, self._rest)
+        # As in Spark: a Python function of the query may look up what the one at its end has done.
+        in_turn = isinstance(self._sink, ForeachBatchSink)
+        job = StreamJob(
+            place, self._trigger, self._output_mode, self._checkpoint, self._rest, in_turn=in_turn
+        )
         sink = self._sink
         if sink is None and (self._format or "").lower() == "memory":
             sink = self._memory(given, place)

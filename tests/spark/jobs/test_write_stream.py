@@ -503,6 +503,33 @@ def test_a_table_that_the_query_joins_has_the_rows_of_the_epoch_before(
     assert sorted(row.id for row in spark.read.jdbc(url, "seen").collect()) == [*range(27)]
 
 
+def test_a_udf_sees_what_the_function_has_kept_of_the_epoch_before(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+
+    def keep(frame: DataFrame, epoch: int) -> None:
+        rows = frame.collect()
+        time.sleep(0.5)  # an epoch beside it would have looked by then
+        for row in rows:
+            (kept / f"{epoch}-{row.id}").touch()
+
+    def is_new(n: int) -> bool:
+        return not list(kept.glob(f"*-{n}"))
+
+    (tmp_path / "in").mkdir()
+    for first in range(0, 12, 3):
+        lines = [json.dumps({"id": i}) for i in range(first, first + 6)]
+        (tmp_path / f"in/{first:02}.json").write_text("\n".join(lines))
+    stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1)
+    new = stream.json(str(tmp_path / "in")).where(F.udf(is_new, "boolean")("id"))
+    writer = sm.write_stream(new).foreachBatch(keep)
+    writer = writer.option("checkpointLocation", str(tmp_path / "store/new"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert sorted(int(path.name.partition("-")[2]) for path in kept.iterdir()) == [*range(15)]
+
+
 @pytest.mark.parametrize(
     "interval", ["500 milliseconds", "interval 2 hours -1 minute", "1.5 SECONDS"]
 )
