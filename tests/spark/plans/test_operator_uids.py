@@ -149,3 +149,33 @@ def test_state_of_another_key_or_function_is_refused_before_anything_is_written(
     assert "restore that, by uid" in str(refused.value)
     assert stored() == before
     run(first, 3)
+
+
+def test_a_start_in_another_time_zone_is_warned_of(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the setting it is the machine's: counts by day went on with other days."""
+    (tmp_path / "in").mkdir()
+
+    def run(number: int) -> list[str]:
+        line = {"at": "2026-01-01T02:00:00Z"}
+        (tmp_path / f"in/{number}.json").write_text(json.dumps(line))
+        job = sm.Job("days", sm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
+        source = sm.FileSource(str(tmp_path / "in"), "json", "at TIMESTAMP", ending="latest")
+        days = job.source(source, "in").groupBy(F.to_date("at").alias("day")).count()
+        job.sink(job.uid(days, "days"), sm.ConsoleSink(), "out")
+        caplog.clear()
+        job.run()
+        return [text for text in caplog.messages if "its last run" in text]
+
+    key = "spark.sql.session.timeZone"
+    before = spark.conf.get(key)
+    try:
+        spark.conf.set(key, "UTC")
+        assert run(0) == run(1) == []
+        spark.conf.set(key, "America/New_York")
+        (warning,) = run(2)
+        assert warning.startswith(f"job days: {key} is America/New_York, and was UTC in its last")
+        assert run(3) == [], "it is told once"
+    finally:
+        spark.conf.set(key, str(before))
