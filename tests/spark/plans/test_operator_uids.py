@@ -4,6 +4,7 @@ operator of each number."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,33 @@ def test_a_start_in_another_time_zone_is_warned_of(
         assert run(3) == [], "it is told once"
     finally:
         spark.conf.set(key, str(before))
+
+
+@pytest.mark.parametrize(
+    ("later", "watermark"),
+    [(32_472_144_000, "2998-12-31T23:59:00Z"), (1_700_000_000_000, "1699999999940000 ms since")],
+    ids=["future", "milliseconds"],
+)
+def test_rows_dropped_as_late_are_told_once(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture,
+    later: int, watermark: str,
+) -> None:  # fmt: skip
+    """A row with a time in the future closed all windows, and what came then was not counted. A
+    watermark beyond the year 9999 could not be read: the job had no statistics."""
+    (tmp_path / "in").mkdir()
+    now = 1_700_000_000
+    for number, at in enumerate((now, later, now, now, now, now)):
+        file = tmp_path / f"in/{number}.json"
+        file.write_text(json.dumps({"at": at}))
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    job = sm.Job("late", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    once = {"maxFilesPerTrigger": "1"}
+    source = sm.FileSource(str(tmp_path / "in"), "json", "at BIGINT", "latest", once)
+    rows = job.source(source, "in").withColumn("at", F.timestamp_seconds("at"))
+    rows = rows.withWatermark("at", "1 minute")
+    counts = rows.groupBy(F.window("at", "1 minute")).count().select("count")
+    job.sink(job.uid(counts, "minutes"), sm.ConsoleSink(), "out")
+    job.run()
+    (warning,) = [text for text in caplog.messages if "has dropped rows older" in text]
+    assert warning.startswith("operator minutes: epoch ")
+    assert f"which is at {watermark}" in warning and "far ahead of this machine's clock" in warning
