@@ -164,10 +164,16 @@ def _require_its_kind(store: CheckpointStore) -> None:
 def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedCheckpointError:
     """Return the error naming the files and offering the newest complete checkpoint."""
     shown = problems[:5] + ([f"… and {len(problems) - 5} more files"] if problems[5:] else [])
-    other = newest_complete(store, epoch)
+    other = _complete(store, (e for e in reversed(store.epochs()) if e <= epoch))
     if other is None:
+        other = _complete(store, (e for e in store.epochs() if e > epoch))
+        path = None if other is None else store.external_path(other)
         offer = "No other checkpoint of this job is complete; put the files back from a backup"
-        path = None
+        if path is not None:
+            offer = (
+                f"No earlier checkpoint of this job is complete, but that of epoch {other} is: "
+                f"restore it with job.run(restore={path!r}), or put the files back from a backup"
+            )
     else:
         path = store.external_path(other)
         offer = (
@@ -198,10 +204,10 @@ def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedC
     )
 
 
-def newest_complete(store: CheckpointStore, up_to: int) -> int | None:
-    """Return the newest epoch, at most `up_to`, whose checkpoint has no problem."""
-    for epoch in reversed(store.epochs()):
-        if epoch <= up_to and store.spark_files.exists(f"commits/{epoch}"):
+def _complete(store: CheckpointStore, epochs: Iterable[int]) -> int | None:
+    """Return the first of `epochs` whose checkpoint has no problem."""
+    for epoch in epochs:
+        if store.spark_files.exists(f"commits/{epoch}"):
             inspection = inspect(store, epoch)
             if not inspection.problems and not inspection.void:
                 return epoch

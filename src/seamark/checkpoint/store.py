@@ -20,7 +20,7 @@ import socket
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from seamark.api.declarations import SPARK_DIRECTORY
@@ -65,10 +65,12 @@ aggregation also those of what its functions keep."""
 @dataclass(frozen=True)
 class Known:
     """What a lease has of the job at its driver's start, for the checks of the next one. `topics`
-    are those read by Kafka sources. Empty where it is not known."""
+    are those read by Kafka sources, `settings` Spark's by which the same program computes other
+    values. Empty where it is not known."""
 
     topics: TopicIds = field(default_factory=dict)
     state_columns: StateColumns = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class CheckpointStore(SparkLogs):
         except CorruptRecordError as error:
             log.warning("%s; what it knew, by which a start finds a changed job, is lost", error)
             lease = {}
-        return Known(lease.get("topics", {}), lease.get("state_columns", {}))
+        return Known(*(lease.get(known.name, {}) for known in fields(Known)))
 
     def newest_lease(self) -> Mapping[str, Any] | None:
         """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``,

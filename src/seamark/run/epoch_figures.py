@@ -12,6 +12,8 @@ Names may have a unique id after V (``V_<id>.delta``, Spark's state format 2).
 """  # noqa: E501 - a table
 
 import json
+import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +22,22 @@ from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
+from seamark.checkpoint.flow_figures import LATE_ROWS
 from seamark.checkpoint.spark_files import StateTree, zip_references
 from seamark.checkpoint.statistics import EpochFigures, OperatorFigures
 from seamark.files import Directory
+from seamark.model.durations import moment_text
 from seamark.model.rates import OFFSETS_BEHIND, WATERMARK
 from seamark.spark.operator_uids import OperatorUids
 
+log = logging.getLogger(__name__)
+
 REPORT_PATIENCE_S = 1.0
 """How long to wait for Spark's report of an epoch, once the epoch is decided."""
+
+_AHEAD_S = 86_400.0
+_CYCLE_YEARS, _CYCLE_MS = 400, 146_097 * 86_400_000
+"""Of the calendar, which then begins anew."""
 
 Sizes = dict[int, dict[int, tuple[int, int]]]
 """By operator and partition: bytes uploaded by the epoch, bytes read by a restore of it."""
@@ -97,6 +107,7 @@ class SparkFigures:
 
     def __post_init__(self) -> None:
         self._state = StateSizes(self.spark)
+        self._told_late = set[str]()
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
         """Return the figures of these decided epochs, as far as they can be found."""
@@ -108,11 +119,29 @@ class SparkFigures:
                 spark_durations=reports.get(epoch, {}).get("durationMs", {}),
                 operators=(
                     *self._sources(reports.get(epoch, {})),
-                    *self._operators(reports.get(epoch, {}), state[epoch]),
+                    *self._told(epoch, self._operators(reports.get(epoch, {}), state[epoch])),
                 ),
             )
             for epoch in epochs
         }
+
+    def _told(self, epoch: int, operators: Sequence[OperatorFigures]) -> Sequence[OperatorFigures]:
+        """Return `operators`; log, once for each, that it has dropped rows as late: Spark counts
+        them, and says no word."""
+        for operator in operators:
+            late, watermark_ms = (operator.metrics.get(key, 0) for key in (LATE_ROWS, WATERMARK))
+            if late and operator.uid not in self._told_late:
+                self._told_late.add(operator.uid)
+                ahead = watermark_ms > (time.time() + _AHEAD_S) * 1e3
+                log.warning(
+                    "operator %s: epoch %d has dropped rows older than its watermark, which is at "
+                    "%s%s. Further ones of this run are only counted (the metric "
+                    "operator_late_records_dropped)",
+                    operator.uid, epoch, moment_text(watermark_ms),
+                    ", far ahead of this machine's clock: some row had such a time; filter such "
+                    "rows out before withWatermark" if ahead else "",
+                )  # fmt: skip
+        return operators
 
     def _reports(self, epochs: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Return Spark's progress reports by epoch. Spark keeps the last 100."""
@@ -196,8 +225,12 @@ def _watermark(report: Mapping[str, Any]) -> dict[str, int]:
     text = (report.get("eventTime") or {}).get("watermark")
     if text is None:
         return {}
-    at = datetime.fromisoformat(str(text).replace("Z", "+00:00"))  # Python 3.10 reads no Z
-    watermark_ms = round(at.timestamp() * 1e3)
+    # Python's calendar ends in 9999, and a mistaken unit in a row is far beyond; it reads "Z" only
+    # from 3.11 on.
+    year, rest = re.findall(r"^\+?(\d+)(.*)$", str(text).replace("Z", "+00:00"))[0]
+    cycles = max(0, (int(year) - 2000) // _CYCLE_YEARS)
+    at = datetime.fromisoformat(f"{int(year) - cycles * _CYCLE_YEARS:04}{rest}")
+    watermark_ms = round(at.timestamp() * 1e3) + cycles * _CYCLE_MS
     return {WATERMARK: watermark_ms} if watermark_ms > 0 else {}
 
 

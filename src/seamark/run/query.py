@@ -272,6 +272,8 @@ class StreamRun(QueryRun):
             tables=self._plan.query.reads_tables,
         )
         lent = _ACCEPT_LEFTOVERS | (real_time.ON_THE_SESSION if self._real_time else {})
+        if RETAINED in self._spark_settings:  # a file source's log goes by its DataFrame's session
+            lent = {**lent, RETAINED: self._spark_settings[RETAINED]}
         self._open.enter_context(lent_settings(self._spark, lent))
         with session_settings(self._spark, self._spark_settings):
             query = self.query = self._start_query(tasks)

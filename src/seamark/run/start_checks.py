@@ -47,6 +47,12 @@ _BY_SAVEPOINT = (
     "run -s PATH"
 )
 
+_VALUES_GO_BY = {
+    "spark.sql.session.timeZone": "days and hours of timestamps, texts read as timestamps",
+    "spark.sql.ansi.enabled": "null instead of an error for what does not fit, or the reverse",
+}
+"""Spark's settings by which it computes, with what differs; its offset log has none of them."""
+
 
 def offsets_of(spark: Directory, uids: OperatorUids, epoch: int) -> list[Any]:
     """Return the sources' offsets in an epoch's entry of Spark's offset log, by `source_lines`."""
@@ -81,9 +87,25 @@ class StartChecks:
                 self._require_names(read_log(self._spark_files, f"offsets/{decided}")[0])
             offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
             self._known = self._store.read_known()
+            self._tell_other_settings()
             self._require_places(offsets)
             self._require_offsets(offsets or ())
             self._require_channel_state(decided)
+
+    def _tell_other_settings(self) -> None:
+        """Log each of Spark's settings by which the same program computes other values than in its
+        last run. A time zone is the machine's unless it is set."""
+        conf = self._plan.spark.conf
+        now = {key: str(conf.get(key)) for key in _VALUES_GO_BY}
+        for key, value in now.items():
+            if value != (before := self._known.settings.get(key, value)):
+                log.warning(
+                    "job %s: %s is %s, and was %s in its last run: from here on the same rows may "
+                    "give other values (%s), and what state has of before stays as it is. Set it "
+                    "as it was, unless that is meant",
+                    self._name, key, value, before, _VALUES_GO_BY[key],
+                )  # fmt: skip
+        self._store.known = replace(self._store.known, settings=now)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:

@@ -69,6 +69,13 @@ def selected(sink: DeclaredSink) -> DataFrame:
     return frame.select(*columns)
 
 
+def list_files_again(frame: DataFrame) -> None:
+    """List the files of the static tables in a plan, which keeps those that it found at first."""
+    plan = analysed(frame)
+    for part in (plan, *items(plan.subqueriesAll())):
+        part.refresh()
+
+
 def name_of(node: Any) -> str:
     """Return the name of a node's class, e.g. ``Aggregate``."""
     return str(node.getClass().getSimpleName())

@@ -9,6 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.checkpoint.garbage import LEAST_RECORDS
+from seamark.checkpoint.inspection import damaged, inspect
+from seamark.jobs.checkpoint_history import open_store
+from seamark.spark.hadoop_files import open_files
 from tests.chaos.workload import read_column
 from tests.spark.jobs.test_job import SlowFileSink, coordinator_of
 from tests.threads import meanwhile
@@ -125,6 +129,42 @@ def test_only_so_many_checkpoints_are_retained(tmp_path: Path) -> None:
     job.sink(rows, to_sqlite(tmp_path), "out")
     job.run()
     assert ids(tmp_path) == list(range(epochs + 1)), "what is retained is not enough to go on"
+
+
+def test_as_many_checkpoints_of_a_file_source_are_retained(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Spark deletes a file source's log by the setting of the DataFrame's session, not of the
+    query: a restore of an older retained checkpoint found it damaged."""
+    epochs = 12
+    files(tmp_path, list(range(epochs)))
+    of_session = {
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        "spark.sql.streaming.fileSource.log.compactInterval": "3",
+        "spark.sql.streaming.fileSource.log.cleanupDelay": "1",
+    }
+    for key, value in of_session.items():
+        spark.conf.set(key, value)
+    try:
+        job, rows = a_job(tmp_path, num_retained=epochs)
+        job.sink(rows, to_sqlite(tmp_path), "out")
+        job.run()
+        assert spark.conf.get("spark.sql.streaming.minBatchesToRetain") == "2"
+    finally:
+        for key in of_session:
+            spark.conf.unset(key)
+    store = open_store(partial(open_files, spark, make=False), (tmp_path / "store/job").as_uri())
+    problems = {epoch: inspect(store, epoch).problems for epoch in range(epochs)}
+    assert problems == {epoch: [] for epoch in range(epochs)}
+
+    spark_files = tmp_path / "store/job/spark"
+    for gone, said in (
+        ("offsets/2", "The newest complete checkpoint is that of epoch 1; restore it under"),
+        ("commits/0", "The newest complete checkpoint is that of epoch 1; restore it under"),
+        ("commits/1", "No earlier checkpoint of this job is complete, but that of epoch 4 is: "),
+    ):
+        (spark_files / gone).unlink()
+        assert said in str(damaged(store, 2, inspect(store, 2).problems))
 
 
 def test_a_cancelled_job_ends_at_once_and_keeps_or_deletes_its_checkpoints(

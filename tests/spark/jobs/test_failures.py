@@ -77,6 +77,28 @@ def open_transactions(tmp_path: Path) -> list[Path]:
     return [p for p in (tmp_path / "out.db.seamark").rglob("*") if p.is_file()]
 
 
+@pytest.mark.parametrize("form", ["join", "subquery"])
+def test_a_restart_finds_the_new_files_of_a_static_table(
+    tmp_path: Path, spark: SparkSession, form: str
+) -> None:
+    """A table overwritten each night ended a job: each restart looked for the old files."""
+    files(tmp_path, 1)
+    ids = str(tmp_path / "ids")
+    spark.range(9).write.parquet(ids)
+    strategy = sm.RestartStrategy.fixed_delay(attempts=1, delay="0s")
+    job, rows = bounded_job(tmp_path, restart_strategy=strategy)
+    static = spark.read.parquet(ids)
+    if form == "join":
+        rows = rows.join(static, "id")
+    else:
+        static.createOrReplaceTempView("static_ids")
+        rows = rows.where("id IN (SELECT id FROM static_ids)")
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "out.db"), table="t"), "out")
+    spark.range(3).write.mode("overwrite").parquet(ids)
+    job.run()
+    assert count(tmp_path) == (3, 3)
+
+
 class RefusingSink(sm.SQLiteSink):
     """Refuses a row with its id in `refused` as many times; each time leaves a line in `log`."""
 

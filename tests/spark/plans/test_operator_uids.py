@@ -4,6 +4,7 @@ operator of each number."""
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,63 @@ def test_state_of_another_key_or_function_is_refused_before_anything_is_written(
     assert "restore that, by uid" in str(refused.value)
     assert stored() == before
     run(first, 3)
+
+
+def test_a_start_in_another_time_zone_is_warned_of(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the setting it is the machine's: counts by day went on with other days."""
+    (tmp_path / "in").mkdir()
+
+    def run(number: int) -> list[str]:
+        line = {"at": "2026-01-01T02:00:00Z"}
+        (tmp_path / f"in/{number}.json").write_text(json.dumps(line))
+        job = sm.Job("days", sm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
+        source = sm.FileSource(str(tmp_path / "in"), "json", "at TIMESTAMP", ending="latest")
+        days = job.source(source, "in").groupBy(F.to_date("at").alias("day")).count()
+        job.sink(job.uid(days, "days"), sm.ConsoleSink(), "out")
+        caplog.clear()
+        job.run()
+        return [text for text in caplog.messages if "its last run" in text]
+
+    key = "spark.sql.session.timeZone"
+    before = spark.conf.get(key)
+    try:
+        spark.conf.set(key, "UTC")
+        assert run(0) == run(1) == []
+        spark.conf.set(key, "America/New_York")
+        (warning,) = run(2)
+        assert warning.startswith(f"job days: {key} is America/New_York, and was UTC in its last")
+        assert run(3) == [], "it is told once"
+    finally:
+        spark.conf.set(key, str(before))
+
+
+@pytest.mark.parametrize(
+    ("later", "watermark"),
+    [(32_472_144_000, "2998-12-31T23:59:00Z"), (1_700_000_000_000, "1699999999940000 ms since")],
+    ids=["future", "milliseconds"],
+)
+def test_rows_dropped_as_late_are_told_once(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture,
+    later: int, watermark: str,
+) -> None:  # fmt: skip
+    """A row with a time in the future closed all windows, and what came then was not counted. A
+    watermark beyond the year 9999 could not be read: the job had no statistics."""
+    (tmp_path / "in").mkdir()
+    now = 1_700_000_000
+    for number, at in enumerate((now, later, now, now, now, now)):
+        file = tmp_path / f"in/{number}.json"
+        file.write_text(json.dumps({"at": at}))
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    job = sm.Job("late", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    once = {"maxFilesPerTrigger": "1"}
+    source = sm.FileSource(str(tmp_path / "in"), "json", "at BIGINT", "latest", once)
+    rows = job.source(source, "in").withColumn("at", F.timestamp_seconds("at"))
+    rows = rows.withWatermark("at", "1 minute")
+    counts = rows.groupBy(F.window("at", "1 minute")).count().select("count")
+    job.sink(job.uid(counts, "minutes"), sm.ConsoleSink(), "out")
+    job.run()
+    (warning,) = [text for text in caplog.messages if "has dropped rows older" in text]
+    assert warning.startswith("operator minutes: epoch ")
+    assert f"which is at {watermark}" in warning and "far ahead of this machine's clock" in warning

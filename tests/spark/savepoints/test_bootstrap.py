@@ -95,11 +95,9 @@ class Totals(StatefulProcessor):
         pass
 
 
-def test_state_variables_of_a_transform_with_state_are_given_by_name(
-    spark: SparkSession, tmp_path: Path, numbers: Numbers
-) -> None:
+def declare_totals(home: Path, numbers: Numbers, **given: Any) -> sm.Job:
     config = sm.CheckpointConfig(
-        storage=str(tmp_path / "store"), interval="100ms", state_backend="rocksdb"
+        storage=str(home / "store"), interval="100ms", state_backend="rocksdb"
     )
     job = sm.Job("totals", config, "update")
     source = sm.FileSource(
@@ -107,10 +105,16 @@ def test_state_variables_of_a_transform_with_state_are_given_by_name(
     )
     keyed = job.source(source, uid="numbers").where("number < 2").withColumn("key", F.col("number"))
     schema = "key long, count long, last string"
-    totals = keyed.groupBy("key").transformWithState(Totals(), schema, "update", "none")
+    totals = keyed.groupBy("key").transformWithState(Totals(), schema, "update", "none", **given)
     job.uid(totals, "totals")
-    job.sink(totals, FileChanges(str(tmp_path / "out"), format="json"), uid="out")
+    job.sink(totals, FileChanges(str(home / "out"), format="json"), uid="out")
+    return job
 
+
+def test_state_variables_of_a_transform_with_state_are_given_by_name(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    job = declare_totals(tmp_path, numbers)
     given = spark.createDataFrame(
         [Row(key=Row(key=0), value=Row(n=7))], "key struct<key:bigint>, value struct<n:bigint>"
     )
@@ -127,6 +131,18 @@ def test_state_variables_of_a_transform_with_state_are_given_by_name(
     lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.open()]
     found = sorted((row["key"], row["count"], row["last"]) for row in map(json.loads, lines))
     assert found == [(0, 8, "[5, 6, 0]"), (1, 1, "[1]")]
+
+
+def test_an_initial_state_that_spark_would_not_give_is_refused(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    """Spark gives it in a query's first epoch alone, and a job from a savepoint begins at a later
+    one."""
+    rows = spark.createDataFrame([(0, 7)], "key long, n long").groupBy("key")
+    job = declare_totals(tmp_path, numbers, initialState=rows)
+    with pytest.raises(SavepointError, match="operator 'totals' has an initialState"):
+        job.new_savepoint(tmp_path / "begin", {})
+    assert not any((tmp_path / "begin").glob("*")), "nothing was written"
 
 
 ODD_NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]

@@ -83,11 +83,13 @@ def counted(rows: DataFrame, uid: str) -> DataFrame:
     return rows.groupBy(F.expr(OPERATORS[uid]).alias("key")).count()
 
 
-def processed(shape: str) -> Callable[[DataFrame, str], DataFrame]:
+def processed(shape: str, *, initial: bool = False) -> Callable[[DataFrame, str], DataFrame]:
     def make(rows: DataFrame, uid: str) -> DataFrame:
         keys = rows.selectExpr("number % 10 AS key").groupBy("key")
         schema = "key long, count long, later long"
-        return keys.transformWithState(Counting(shape), schema, "update", "none")
+        history = rows.sparkSession.range(10).selectExpr("id AS key", "7 AS n").groupBy("key")
+        given = {"initialState": history} if initial else {}
+        return keys.transformWithState(Counting(shape), schema, "update", "none", **given)
 
     return make
 
@@ -166,6 +168,11 @@ def test_a_plan_says_what_becomes_of_each_part_and_touches_nothing(
     assert found.operators[2].type == "transformWithStateInPySparkExec"
     assert [(s.uid, s.action.value) for s in found.sources] == [("numbers", "mapped")]
     assert found.target.partitions == 7
+    begun = processed("variable", initial=True)
+    (problem,) = plan({"digits": counted, "tens": counted, "more": begun}).problems
+    assert problem.startswith(
+        "operator 'more' is new, and Spark gives an operator its initialState"
+    )
     same = plan(backend="hashmap")
     assert [(o.repartitioned, o.converted) for o in same.operators] == [(False, False)] * 2
 

@@ -65,6 +65,13 @@ def new_savepoint(
     settings = _settings(spark, job)
     with scratch() as directory:
         planned = PlannedState(spark, job.program, settings, directory)
+        for uid, number in uids.operator_numbers().items():
+            if number in planned.with_initial_state and uid not in state:
+                raise SavepointError(
+                    f"job {job.name!r}: operator {uid!r} has an initialState, which Spark gives in "
+                    "the first epoch of a query alone, and the job would begin at a later one: "
+                    "leave it out, and give the operator its state here"
+                )
         savepoint = SavepointRecord(
             uri=files.uri,
             job_id=uuid.uuid4().hex,

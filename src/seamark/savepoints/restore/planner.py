@@ -234,6 +234,14 @@ class _Planning:
         refused = self._refused(parts, wanted) if wanted is not None else set[int]()
         partitions = int(origin.settings[PARTITIONS])
         placed = set(parts.numbers.values())
+        if wanted is not None:
+            self._problems += (
+                f"operator {uids.of_operator(index)!r} is new, and Spark gives an operator its "
+                "initialState in the first epoch of a query alone: it would begin empty. Leave "
+                "initialState out, and write it into a savepoint of that job: Savepoint.with_state "
+                "(docs/how-to/edit-a-savepoint.md)"
+                for index in sorted(wanted.with_initial_state - placed)
+            )
         here = {source.uid for source, number in parts.sources if number is not None}
         plan = RestorePlan(
             path="",

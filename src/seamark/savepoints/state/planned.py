@@ -32,7 +32,7 @@ from seamark.spark.hadoop_files import open_files
 from seamark.spark.java_calls import root_cause
 from seamark.spark.operator_uids import OperatorUids
 from seamark.spark.planned_query import refuse_unsupported
-from seamark.spark.plans import analysed, java_plans
+from seamark.spark.plans import analysed, java_plans, nodes
 
 PLAN_TRIES = 3
 SESSION_WINDOWS = "sessionWindowStateStoreSaveExec"
@@ -120,13 +120,19 @@ class PlannedState:
         self.location = self._new_location()
         try:
             refuse_unsupported(program.stream, program.output_mode)
-            self._plan(self.location, 0)
+            planned = self._plan(self.location, 0)
         except (Py4JJavaError, PySparkException) as error:
             raise RestoreError(f"Spark cannot run this program: {root_cause(error)}") from error
         files = open_files(spark, self.location)
         self.metadata = StateMetadata.of(files, 0)
         self.operators = {o.index: o for o in read_operators(files, 0)}
         """By Spark's number."""
+        self.with_initial_state = {
+            int(node.getStateInfo().operatorId())
+            for node in nodes(planned, "TransformWithState")
+            if node.hasInitialState()
+        }
+        """The numbers of those with an `initialState`, which Spark gives in epoch 0 alone."""
         self._layout = StateLayout(
             spark, StateClasses.of(spark), self.location, self.location, self._settings, 1
         )
@@ -170,19 +176,19 @@ class PlannedState:
     def _new_location(self) -> str:
         return f"file://{tempfile.mkdtemp(dir=self._directory)}"
 
-    def _plan(self, location: str, epoch: int) -> None:
+    def _plan(self, location: str, epoch: int) -> Any:
         """Let Spark plan an epoch of the query, the first one of a run, over the content of
-        `location`; raises Spark's error."""
-        for left in reversed(range(PLAN_TRIES)):
+        `location`; return the plan that would run. Raises Spark's error."""
+        for _ in range(PLAN_TRIES - 1):
             try:
-                self._plan_once(location, epoch)
-                return
+                return self._plan_once(location, epoch)
             except Py4JJavaError as error:
                 # Spark gives the Python worker of a transformWithState ten seconds to start.
-                if not left or "connect back" not in str(error):
+                if "connect back" not in str(error):
                     raise
+        return self._plan_once(location, epoch)
 
-    def _plan_once(self, location: str, epoch: int) -> None:
+    def _plan_once(self, location: str, epoch: int) -> Any:
         entry = {
             "batchWatermarkMs": self._watermark_ms,
             "batchTimestampMs": 0,
@@ -193,14 +199,18 @@ class PlannedState:
         if not files.exists(f"offsets/{epoch}"):
             files.create(f"offsets/{epoch}", f"v1\n{json.dumps(entry)}".encode())
         program = self._program
-        java_plans().epoch(
-            self._spark._jsparkSession,
-            analysed(program.stream),
-            program.output_mode,
-            f"{location}/state",
-            epoch,
-            json.dumps(entry),
-        ).executedPlan()
+        return (
+            java_plans()
+            .epoch(
+                self._spark._jsparkSession,
+                analysed(program.stream),
+                program.output_mode,
+                f"{location}/state",
+                epoch,
+                json.dumps(entry),
+            )
+            .executedPlan()
+        )
 
 
 Change = tuple[str, ColumnFamily | None, ColumnFamily | None]
