@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 import trustme
+from pymysql.err import OperationalError
 
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import CommitFailedError, PreflightError
@@ -251,3 +252,20 @@ def test_an_authority_in_the_url_must_have_signed_the_server(tmp_path: Path) -> 
         for more in ("", "&ssl_verify_identity=true"):
             with pytest.raises(PreflightError, match="certificate verify failed"):
                 start(f"ssl_ca={tmp_path / 'other.pem'}{more}")
+
+
+@pytest.mark.parametrize("mode", ["staged", "upsert"])
+def test_a_server_that_makes_tables_of_another_engine(mariadb: MariaDBServer, mode: str) -> None:
+    """A stage in such an engine may be torn after a crash, when its rows are decided."""
+    with fresh_database(mariadb) as database:
+        target = target_on(mariadb, database, mode)
+        target.committer().close()
+        mariadb.execute("SET GLOBAL enforce_storage_engine=Aria")
+        try:
+            with pytest.raises(PreflightError, match="NO_ENGINE_SUBSTITUTION"):
+                target.committer()
+            with pytest.raises(OperationalError, match="NO_ENGINE_SUBSTITUTION"):
+                target.write([1])
+        finally:
+            mariadb.execute("SET GLOBAL enforce_storage_engine=NULL")
+        assert target.stages() == []

@@ -305,6 +305,27 @@ def test_row_policies(
         postgres.execute("DROP ROLE bound")
 
 
+@pytest.mark.parametrize("mode", ["staged", "upsert"])
+def test_row_policies_on_the_ledger(postgres: PostgresServer, schema: str, mode: str) -> None:
+    """As where an event trigger gives them to each new table: Supabase's `ensure_rls`."""
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint PRIMARY KEY, text text)")
+    kit.sink_on(postgres, schema, mode).create_committer(kit.driver()).preflight()
+    postgres.execute(f"ALTER TABLE {schema}._seamark_ledger ENABLE ROW LEVEL SECURITY")
+    postgres.execute("CREATE ROLE bound LOGIN")
+    try:
+        postgres.execute(f"GRANT ALL ON SCHEMA {schema} TO bound")
+        postgres.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO bound")
+        sink = kit.sink_on(postgres, schema, mode, url=postgres.url("bound"))
+        said = refused(sink)
+        assert f'row policies bind this user on "{schema}"."_seamark_ledger"' in said
+        assert "ALTER ROLE bound BYPASSRLS" in said
+        postgres.execute("ALTER ROLE bound BYPASSRLS")
+        sink.create_committer(kit.driver()).preflight()
+    finally:
+        postgres.execute("DROP OWNED BY bound CASCADE")
+        postgres.execute("DROP ROLE bound")
+
+
 @pytest.mark.parametrize("of", ["FOR ALL TABLES", "FOR TABLES IN SCHEMA {}"])
 def test_publications_of_every_new_table(
     postgres: PostgresServer, schema: str, of: str, caplog: pytest.LogCaptureFixture

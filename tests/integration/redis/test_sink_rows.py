@@ -5,16 +5,24 @@ How: batches as Spark hands them to a writer, on a real server, read by a client
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.model.errors import CommitFailedError, ConfigurationError, WriteRefusedError
+from seamark.model.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    PreCommitError,
+    WriteRefusedError,
+)
 from seamark.sinks.redis import RedisSink, rows
 from seamark.verify.conformance.steps import attempt, driver, until_proved
+from tests.chaos.driver import wait_until
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
 
@@ -52,6 +60,46 @@ def test_strings(redis: RedisServer, mode: str) -> None:
     assert {k: client.get(k) for k in client.scan_iter() if not k.startswith("seamark:")} == {
         AWKWARD: AWKWARD, "": "", "b": "2",
     }  # fmt: skip
+
+
+def _blocks_or_rows(server: RedisServer, count: int) -> bool:
+    """Whether the server has so many. Its answers to them are on their way before that to this."""
+    with contextlib.closing(server.client()) as client:
+        stages = [key for key in client.scan_iter() if client.type(key) == "list"]
+        return len(kit.shown(server)) == count or any(client.llen(key) == count for key in stages)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", kit.KINDS)
+def test_a_connection_that_is_cut_between_two_batches_is_made_anew(
+    redis: RedisServer, mode: str, kind: str
+) -> None:
+    """As a server with a `timeout`, and many a proxy, does to one that waits for rows."""
+    sink = kit.sink_on(redis, kind, mode=mode)
+    writer = sink.create_writer(attempt())
+    for number in (1, 2, 3):
+        writer.write(kit.batch([number]))
+        wait_until("the answer", partial(_blocks_or_rows, redis, number), 30)
+        with contextlib.closing(redis.client()) as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+    made = list(writer.prepare_commit())
+    with contextlib.closing(sink.create_committer(driver())) as committer:
+        until_proved(committer.commit, made)
+    assert kit.shown(redis) == {1: 1, 2: 2, 3: 3}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_server_that_comes_up_again_between_two_batches_fails_the_attempt(
+    own_redis: RedisServer, mode: str
+) -> None:
+    """It may have lost what it confirmed before."""
+    writer = kit.sink_on(own_redis, mode=mode).create_writer(attempt())
+    writer.write(kit.batch([1]))
+    wait_until("the answer", partial(_blocks_or_rows, own_redis, 1), 30)
+    own_redis.kill()
+    own_redis.restart()
+    with pytest.raises(PreCommitError, match="the server is another one"):
+        writer.write(kit.batch([2]))
 
 
 @pytest.mark.parametrize("mode", MODES)

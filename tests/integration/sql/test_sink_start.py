@@ -228,6 +228,39 @@ def test_settings_of_mysqls_new_sessions(mariadb: MariaDBServer, mode: str, whic
         assert place.staged() == 0
 
 
+def test_limits_of_postgresqls_sessions_end_no_commit_and_none_of_ours_is_left(
+    postgres: PostgresServer,
+) -> None:
+    """A pooler in transaction mode gives the session to other programs, whose statements would wait
+    for no lock longer than ours."""
+    with postgres_place(postgres) as place:
+        own = "statement_timeout=300", "quote_all_identifiers=on", "synchronous_commit=off"
+        options = f"options={'%20'.join(f'-c%20{one}' for one in own)}"
+        sink = _with(place.sink(), options)
+        at = committer(sink)
+        place.execute(
+            "CREATE FUNCTION {}slow() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN PERFORM pg_sleep(0.4); RETURN NEW; END$$"
+        )
+        place.execute(
+            "CREATE TRIGGER slow BEFORE INSERT ON {}orders FOR EACH ROW EXECUTE FUNCTION {}slow()"
+        )
+        assert until_proved(at.commit, write(sink, batch([1]))) == [CommitOutcome.COMMITTED]
+        assert place.visible() == [1]
+        names = "'lock_timeout', 'statement_timeout', 'synchronous_commit'"
+        ask = f"SELECT setting FROM pg_settings WHERE name IN ({names}) ORDER BY name"
+
+        def asked(connection: sa.Connection) -> list[str]:
+            return list(connection.exec_driver_sql(ask).scalars())
+
+        assert Session(sink.database).run(asked) == ["10000", "0", "on"]
+        with sink.database.engine.connect() as connection:
+            with connection.begin():
+                asked(connection)
+            raw = connection.connection.driver_connection
+            assert [one for (one,) in raw.execute(ask)] == ["0", "300", "off"]
+
+
 def test_stages_of_another_kind_of_sink_in_the_same_schema(served: Place) -> None:
     url = sa.make_url(served.url)
     name = "postgresql" if url.get_dialect().name == "postgresql" else "mysql"

@@ -31,7 +31,7 @@ _OPTIONS = {
 # or begin a transaction where we end one.
 SETTINGS = (
     "sql_mode='STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
-    "NO_AUTO_VALUE_ON_ZERO', time_zone='+00:00', sql_notes=1, "
+    "NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', sql_notes=1, "
     "foreign_key_checks=1, unique_checks=1, "
     "sql_safe_updates=0, sql_select_limit=18446744073709551615, sql_big_selects=1, "
     "completion_type=0, wait_timeout=28800 "

@@ -39,6 +39,12 @@ def create(connection: Any, schema: str) -> None:
         connection.execute(_CREATE.format(ledger=_ledger(schema), index=quoted(NAME + "_by_epoch")))
 
 
+def is_bound(connection: Any, schema: str) -> bool:
+    """Whether row policies bind this user on the ledger."""
+    asked = connection.execute("SELECT row_security_active(%s)", [_ledger(schema)])
+    return bool(asked.fetchone()[0])
+
+
 def outcomes(connection: Any, schema: str, handles: Sequence[str]) -> dict[str, str]:
     """Lock the rows of these handles, in one order for all callers, and return their outcomes."""
     rows = connection.execute(

@@ -101,6 +101,8 @@ def look(sink: "PostgresSink", context: SinkContext, name: str, *, start: bool) 
         if start and sink.mode != "prepared":
             assert facts.table is not None  # else it was a finding
             ledger.create(connection, facts.table.schema)
+            if ledger.is_bound(connection, facts.table.schema):
+                yield ledger_bound(name, facts)
         connection.execute("COMMIT")
         enough = server.most_prepared >= max(1, needed(context)) and not server.denied
         if not start and sink.mode == "staged" and enough:
@@ -249,6 +251,18 @@ def server_findings(
             "torn, after its machine crashes"
         )
         yield Finding(FindingCode.SV006, name, found, f"set {setting} to on")
+
+
+def ledger_bound(name: str, facts: TableFacts) -> Finding:
+    """Row policies bind this user on the ledger, and so perhaps on stages."""
+    assert facts.table is not None
+    of = quoted(facts.table.schema, ledger.NAME)
+    found = (
+        f"row policies bind this user on {of}: another role has made it, or an event trigger gives "
+        "them to each new table, also to stages, which then take no COPY"
+    )
+    remedy = f"ALTER ROLE {facts.user} BYPASSRLS, or leave names with _seamark_ out of that trigger"
+    return Finding(FindingCode.SV005, name, found, remedy)
 
 
 def table_findings(sink: "PostgresSink", name: str, facts: TableFacts) -> Findings:

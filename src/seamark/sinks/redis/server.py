@@ -4,6 +4,7 @@ Only this module knows redis-py. It uses the bare connection: no retries behind 
 bytes go out unchanged.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from seamark.sinks.internal.servers import split_url, url_options
 from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0
+_IDLE_S = 30.0
+"""The age of an unused connection at which a proxy may have dropped it."""
 
 _ONE_PACKET_BYTES = 2**14
 _FORM = "give 'redis://user:password@host:6379/0'"
@@ -96,6 +99,7 @@ class Link:
         )
         self.timeout_s = timeout_s or address.timeout_s
         self._connection.connect()
+        self._used = time.monotonic()
         self._open = True
 
     def call(self, *command: str | bytes | int) -> Any:
@@ -109,6 +113,7 @@ class Link:
             raise driver().ConnectionError("the connection was closed by an error before")
         if sum(map(len, packed)) < _ONE_PACKET_BYTES:
             packed = [b"".join(packed)]
+        self._used = time.monotonic()
         with closed_by_errors(self):
             self._connection.send_packed_command(packed, check_health=False)
 
@@ -120,6 +125,13 @@ class Link:
                 if isinstance(part, Exception):
                     raise part
             return answer
+
+    def may_be_cut(self) -> bool:
+        """Whether the other end has closed it, or a proxy may have. No answer is awaited."""
+        try:
+            return time.monotonic() - self._used > _IDLE_S or self._connection.can_read(0)
+        except driver().RedisError:
+            return True
 
     def close(self) -> None:
         """Close the connection in any state."""

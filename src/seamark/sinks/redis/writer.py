@@ -38,6 +38,7 @@ class RedisWriter:
     def __post_init__(self) -> None:
         self._keys = Keys(self._context.job_id, self._context.sink_uid)
         self._link: Link | None = None
+        self._server: list[bytes] | None = None
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -64,7 +65,7 @@ class RedisWriter:
             keys = key_names(batch, self._layout)
             for start in range(0, len(keys), scripts.BLOCK_ARGUMENTS):
                 some = keys[start : start + scripts.BLOCK_ARGUMENTS]
-                self._settle()  # answers come in the order of the questions
+                self._ready()  # answers come in the order of the questions
                 answer = self._connected.call("EVAL", scripts.OTHERS_THAN_HASHES, 0, *some)
                 for number, kind in zip(answer[::2], answer[1::2], strict=True):
                     reason = f"its key holds a {kind.decode()}, not a hash"
@@ -94,6 +95,23 @@ class RedisWriter:
 
     def _settle(self) -> None:
         raise NotImplementedError
+
+    def _ready(self) -> None:
+        """Await every answer. Make a cut connection anew: a server or proxy may cut one that waits
+        for rows. A server that has come up meanwhile may lack rows that it has confirmed."""
+        self._settle()
+        if self._link is not None and not self._link.may_be_cut():
+            return
+        self._close()
+        self._link = None
+        told = self._connected.call("INFO", "server").splitlines()
+        server = [line for line in told if line.startswith(b"run_id:")]
+        if self._server not in (None, server):
+            self._close()
+            raise PreCommitError(
+                f"{self._name}: the server is another one than before, or has come up again"
+            )
+        self._server = server
 
     @property
     def _connected(self) -> Link:
@@ -149,12 +167,12 @@ class UpsertWriter(RedisWriter):
         super().abort()
 
     def _put(self, block: Block) -> None:
-        self._settle()
+        self._ready()
         self._send(block)
         self._on_its_way = block
 
     def _finish(self) -> Sequence[RedisCommittable]:
-        self._settle()
+        self._ready()
         self._finished = True  # even if no answer comes
         self._ask(scripts.FINISH)
         failpoints.reached("rows-written")
@@ -215,7 +233,7 @@ class StageWriter(RedisWriter):
         self._awaited = 0
 
     def _put(self, block: Block) -> None:
-        self._settle()
+        self._ready()
         stage = self._keys.stage(self._stage).encode()
         packed = block.packed()
         # RPUSHX, from the second block on, needs the list: an aborted stage stays aborted.
@@ -231,7 +249,7 @@ class StageWriter(RedisWriter):
         self._blocks += 1
 
     def _finish(self) -> Sequence[RedisCommittable]:
-        self._settle()
+        self._ready()
         # After the last answer the server may have died, or the stage been aborted.
         self._require_whole(self._connected.call("LLEN", self._keys.stage(self._stage)))
         failpoints.reached("stage-written")

@@ -32,13 +32,6 @@ IN_A_FILE = ("sqlite", "duckdb")
 LOCK_TIMEOUT_S = 10
 _FORM = "give 'dialect+driver://user:password@host:port/database'"
 _EACH_CONNECTION = {
-    "postgresql": (
-        f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'",
-        "SET idle_in_transaction_session_timeout = 0",
-        # A role or server may have turned it off; a commit would then return before it is durable.
-        "SELECT set_config('synchronous_commit', 'on', false) "
-        "WHERE current_setting('synchronous_commit') = 'off'",
-    ),
     "mysql": (
         f"SET SESSION {mysql.SETTINGS}, innodb_lock_wait_timeout={LOCK_TIMEOUT_S}, "
         f"lock_wait_timeout={LOCK_TIMEOUT_S}",
@@ -46,6 +39,22 @@ _EACH_CONNECTION = {
     ),
     "sqlite": ("PRAGMA synchronous=FULL",),
     "duckdb": ("SET TimeZone = 'UTC'",),
+}
+_BEGIN = {
+    # For the transaction alone: a pooler may give the session to others behind it.
+    "postgresql": (
+        f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT_S}s', true), "
+        "set_config('statement_timeout', '0', true), "
+        "set_config('idle_in_transaction_session_timeout', '0', true), "
+        "set_config('quote_all_identifiers', 'off', true), "  # SQLAlchemy would know no type
+        "CASE WHEN current_setting('server_version_num')::int >= 170000 "
+        "THEN set_config('transaction_timeout', '0', true) END, "
+        # A role or server may have turned it off; a commit would then return before it is durable.
+        "CASE current_setting('synchronous_commit') "
+        "WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END"
+    ),
+    # Immediate: a transaction that reads the ledger and writes it later is never refused.
+    "sqlite": "BEGIN IMMEDIATE",
 }
 
 
@@ -118,11 +127,8 @@ class Database:
                 f"{self.shown}: the driver of this dialect is not installed ({error})"
             ) from None
         sa.event.listen(engine, "connect", self._connected)
-        if self.dialect == "sqlite":
-            # Immediate: a transaction that reads the ledger and writes it later is never refused.
-            sa.event.listen(
-                engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
-            )
+        if begin := _BEGIN.get(self.dialect):
+            sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
         return engine
 
     def prepare(self) -> None:
@@ -164,8 +170,6 @@ class Database:
                 cursor.execute(statement)
         if self.dialect == "mysql":
             mysql.see_others(connection)  # else the stage of a task at another node would be lost
-        if self.dialect == "postgresql":
-            connection.commit()
 
 
 database_at = lru_cache(maxsize=64)(Database)
