@@ -6,7 +6,7 @@ and an import that fails would fail it too. So what may be missing is imported w
 batch: PyArrow, a class that this Spark lacks, a part of Seamark.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter
 from pyspark.sql.types import StructType
@@ -36,3 +36,16 @@ class DefaultSource(DataSource):  # type: ignore[misc]
         with in_one_line():
             place = place_of(dict(self.options), schema, overwrite=overwrite)
             return BatchCommit(place) if self.commits else plan_batch(place)
+
+    def _refuse(self, *schema: object, **overwrite: object) -> NoReturn:
+        """Called by Spark for all else that a data source could be."""
+        from seamark.datasource.writers import in_one_line
+        from seamark.model.errors import ConfigurationError
+
+        with in_one_line():
+            raise ConfigurationError(
+                'format("seamark") only writes streams, df.writeStream.format("seamark"); for a '
+                "batch, and to read, give the format of the sink's own system"
+            )
+
+    schema = reader = streamReader = writer = _refuse  # noqa: N815 - Spark's names

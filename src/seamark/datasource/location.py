@@ -134,14 +134,17 @@ class Location:
         )
         self._checkpoint = checkpoint = query.checkpoint
         self._default = checkpoint and f"{checkpoint.rstrip('/')}/{BELOW_CHECKPOINT}"
-        at = query.location or self._default
-        if at is None:
+        if query.location:
+            require_absolute(LOCATION, query.location)
+        elif checkpoint:
+            require_absolute(CHECKPOINT, checkpoint)
+        else:
             raise ConfigurationError(
                 'format("seamark"): neither the option location nor checkpointLocation is given; '
                 "the log of the query's decisions needs a directory that Spark's driver and "
                 "executors share"
             )
-        require_absolute(LOCATION if query.location else CHECKPOINT, at)
+        at = query.location or f"{self._default}"
         self._at = shared_uri(at, 'format("seamark"): location')
         if not self._at.startswith("/"):
             self.hadoop = (HadoopSettings.of_environment() or HadoopSettings()).under(self.hadoop)

@@ -26,6 +26,7 @@ from seamark.streaming.formats import Options, Place
 
 Sink = TwoPhaseCommitSink[Any]
 
+_SAID = 'format("seamark")'
 SINK = "sink"
 LOCATION = "location"
 CHECKPOINT = "checkpointLocation"
@@ -67,7 +68,7 @@ class QueryOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "QueryOptions":
         """Return those among all options. Raises ConfigurationError."""
-        options = Options("seamark", given)
+        options = Options("seamark", given, _SAID)
         return cls(
             options.need(SINK, "kafka").strip(),
             options.take(LOCATION),
@@ -116,9 +117,9 @@ def sink_of_options(given: Mapping[str, str]) -> Sink:
     if "path" in rest:
         require_absolute("path", rest["path"])
     if name.lower() in _FORMATS:
-        by = rest.pop("partition_by", None)
-        said = "format(\"seamark\"): the option 'partition_by'"
-        return formats.sink_of(name, rest, () if by is None else formats.names_in(by, said), place)
+        by = rest.pop("partition_by", rest.pop("partitionby", None))
+        columns = () if by is None else formats.names_in(by, f"{_SAID}: the option 'partition_by'")
+        return formats.sink_of(name, rest, columns, place, f"{_SAID}: sink {name!r}")
     kind = _class_of(name)
     values: dict[str, Any] = {}
     fields = _parameters(kind)
@@ -230,10 +231,10 @@ def _load(path: str) -> Any:
 def _class_of(name: str) -> Any:
     if ":" not in name:
         if name.lower() not in _CLASSES:
-            known = ", ".join([*_CLASSES, *_FORMATS])
+            known = [*_CLASSES, *_FORMATS]
             raise ConfigurationError(
-                f'format("seamark"): the option sink is {name!r}; give one of {known}, or your own '
-                "sink's module and class, as in my_sinks:QueueSink"
+                f"{_SAID}: the option sink is {name!r}; {nearest(name, known)}give one of "
+                f"{', '.join(known)}, or your own sink's module and class, as in my_sinks:QueueSink"
             )
         return _load(_CLASSES[name.lower()])
     try:
@@ -251,7 +252,7 @@ def _class_of(name: str) -> Any:
 
 
 def _unknown(name: str, option: str, known: list[str]) -> ConfigurationError:
-    near = nearest(option, known)
+    near = nearest(option, [*known, LOCATION, "adopt", "selected"])
     return ConfigurationError(
         f'format("seamark"): sink {name!r} has no option {option!r}; {near}it takes '
         f"{', '.join(known)}"

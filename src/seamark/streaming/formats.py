@@ -37,10 +37,12 @@ _WITHOUT_TLS = (("ssl", "false"), ("useSSL", "false"))
 
 
 class Options:
-    """The options of one sink. As in Spark their names' case does not matter."""
+    """The options of one sink. As in Spark their names' case does not matter. `said`: how an error
+    names what they were given to; by default the format of a `write_stream`."""
 
-    def __init__(self, format_: str, given: Mapping[str, str]) -> None:
+    def __init__(self, format_: str, given: Mapping[str, str], said: str | None = None) -> None:
         self.format = format_
+        self.said = said or f'write_stream: format "{format_}"'
         self._given = {name.lower(): (name, value) for name, value in given.items()}
         self._known: list[str] = []
 
@@ -55,8 +57,8 @@ class Options:
         """Return `given`'s text; raises ConfigurationError for an empty one."""
         if (value := self.given(*names)) == "":
             raise ConfigurationError(
-                f'write_stream: format "{self.format}": option '
-                f"{' or '.join(map(repr, names))} is empty; give its value, or leave it out"
+                f"{self.said}: option {' or '.join(map(repr, names))} is empty; give its value, or "
+                "leave it out"
             )
         return value
 
@@ -64,8 +66,7 @@ class Options:
         """Return an option's value; raises ConfigurationError without one."""
         if not (value := self.given(name) or "").strip():
             raise ConfigurationError(
-                f'write_stream: format "{self.format}" needs the option {name!r}, e.g. '
-                f".option({name!r}, {example!r})"
+                f"{self.said} needs the option {name!r}, e.g. .option({name!r}, {example!r})"
             )
         return value
 
@@ -76,8 +77,7 @@ class Options:
             return default
         if value.lower() not in ("true", "false"):
             raise ConfigurationError(
-                f'write_stream: format "{self.format}": option {name!r} is {value!r}; give "true" '
-                'or "false"'
+                f'{self.said}: option {name!r} is {value!r}; give "true" or "false"'
             )
         return value.lower() == "true"
 
@@ -92,8 +92,8 @@ class Options:
         secret."""
         for name, (written, _) in self._given.items():
             raise ConfigurationError(
-                f'write_stream: format "{self.format}" has no option {written!r} here; '
-                f"{nearest(name, self._known)}it takes {', '.join(self._known)}"
+                f"{self.said} has no option {written!r} here; {nearest(name, self._known)}it takes "
+                f"{', '.join(self._known)}"
             )
 
 
@@ -116,9 +116,9 @@ class Place:
     def __post_init__(self) -> None:
         if not self.storage.partition(":")[2].strip("/"):
             raise ConfigurationError(
-                f"write_stream: checkpointLocation is {self.location!r}, which lies in no "
-                "directory; give one such as '/var/lib/checkpoints/clicks': the directory above it "
-                "is the storage in which seamark list finds the query"
+                f"checkpointLocation is {self.location!r}, which lies in no directory; give one "
+                "such as '/var/lib/checkpoints/clicks': the directory above it is the storage in "
+                "which seamark list finds the query"
             )
 
     @property
@@ -239,7 +239,7 @@ def iceberg(target: Target) -> Sink:
 def _keys(options: Options) -> list[str]:
     if (text := options.take("keys")) is None:
         return []
-    return names_in(text, f"write_stream: format \"{options.format}\": option 'keys'")
+    return names_in(text, f"{options.said}: option 'keys'")
 
 
 def jdbc(target: Target) -> Sink:
@@ -262,28 +262,33 @@ def jdbc(target: Target) -> Sink:
     kind = rest.partition(":")[0]
     if not url.startswith("jdbc:") or kind not in _DATABASES:
         raise ConfigurationError(
-            f'write_stream: format "jdbc": url is of {url.partition("//")[0]!r}; give '
+            f"{options.said}: url is of {url.partition('//')[0]!r}; give "
             f"{' or '.join(f'jdbc:{name}://…' for name in _DATABASES)}. Any other database: "
-            "sm.write_stream(df, sm.SqlSink(…)), foreach_batch, or sm.WriteAheadSink.spark_format"
+            "sm.SqlSink(…), in format(\"seamark\") the sink 'sql'; foreach_batch, or "
+            "sm.WriteAheadSink.spark_format"
         )
     if kind == "postgresql":
         from seamark.sinks.internal.table_sink import plain_name
         from seamark.sinks.postgres import PostgresSink
 
-        names = _table_names(table, kind, 'orders, shop.orders, "Orders", shop."Orders"', 3)
+        names = _table_names(
+            table, kind, 'orders, shop.orders, "Orders", shop."Orders"', 3, options.said
+        )
         if names[:-2] not in ([], [unquote(urlsplit(rest).path.strip("/"))]):
             raise ConfigurationError(
-                f'write_stream: format "jdbc": dbtable is {table!r}, a table of another database '
-                "than the url's, which PostgreSQL cannot write to; change the url"
+                f"{options.said}: dbtable is {table!r}, a table of another database than the "
+                "url's, which PostgreSQL cannot write to; change the url"
             )
-        url = _server_url(rest, user, password, kind, _PG_OPTIONS)
+        url = _server_url(rest, user, password, kind, _PG_OPTIONS, options.said)
         return PostgresSink(url, plain_name(names[-2:]), **more)
     from seamark.sinks.mysql import MySQLSink
 
-    names = _table_names(table, "mysql", "orders, shop.orders, `Orders`, shop.`Orders`", 2)
+    forms = "orders, shop.orders, `Orders`, shop.`Orders`"
+    names = _table_names(table, "mysql", forms, 2, options.said)
     if len(names) == 2:
         rest = urlsplit(rest)._replace(path=f"/{quote(names[0], safe='')}").geturl()
-    return MySQLSink(_server_url(rest, user, password, "mysql", {}), names[-1], **more)
+    url = _server_url(rest, user, password, "mysql", {}, options.said)
+    return MySQLSink(url, names[-1], **more)
 
 
 def noop(target: Target) -> Sink:
@@ -300,19 +305,19 @@ def console(target: Target) -> Sink:
     rows = target.options.take("numRows") or "20"
     if not rows.isdecimal():
         raise ConfigurationError(
-            f'write_stream: format "console": option numRows is {rows!r}; give a whole number'
+            f"{target.options.said}: option numRows is {rows!r}; give a whole number"
         )
     return ConsoleSink(int(rows), target.options.flag("truncate", default=True))
 
 
-def _table_names(text: str, kind: str, forms: str, most: int) -> list[str]:
+def _table_names(text: str, kind: str, forms: str, most: int, said: str) -> list[str]:
     """Return what the server makes of a table's name in SQL: the table, behind its schema and
     database if they are given."""
     part, mark = _NAMES[kind]
     if not re.fullmatch(rf"\s*(?:{part})(?:\s*\.\s*(?:{part})){{0,{most - 1}}}\s*", text):
         raise ConfigurationError(
-            f'write_stream: format "jdbc": dbtable is {text!r}, which is no table\'s name in SQL; '
-            f"give one such as {forms}"
+            f"{said}: dbtable is {text!r}, which is no table's name in SQL; give one such as "
+            f"{forms}"
         )
     names = re.findall(part, text)
     fold = str if kind == "mysql" else lambda name: re.sub("[A-Z]", lambda a: a[0].lower(), name)
@@ -320,7 +325,12 @@ def _table_names(text: str, kind: str, forms: str, most: int) -> list[str]:
 
 
 def _server_url(
-    url: str, user: str | None, password: str | None, scheme: str, allowed: Mapping[str, str]
+    url: str,
+    user: str | None,
+    password: str | None,
+    scheme: str,
+    allowed: Mapping[str, str],
+    said: str,
 ) -> str:
     """Return the sink's URL for a JDBC URL without ``jdbc:``. Never shows it in an error."""
     parts = urlsplit(url)
@@ -336,9 +346,9 @@ def _server_url(
         del given["ssl"]
     if unknown := [name for name in given if name not in allowed]:
         raise ConfigurationError(
-            f'write_stream: format "jdbc": the url has {unknown[0]!r}, which only Java\'s driver '
-            f"knows; leave it out, or give the sink itself, sm.write_stream(df, "
-            f"sm.{'PostgresSink' if scheme == 'postgresql' else 'MySQLSink'}(…))"
+            f"{said}: the url has {unknown[0]!r}, which only Java's driver knows; leave it out, or "
+            "give the sink itself, "
+            f"sm.{'PostgresSink' if scheme == 'postgresql' else 'MySQLSink'}(…)"
         )
     login = ""
     if user is not None:
@@ -365,9 +375,11 @@ def sink_of(
     given: Mapping[str, str],
     partition_by: Sequence[str],
     place: Place,
+    said: str | None = None,
 ) -> Sink:
-    """Return the sink for a format and its options. Raises ConfigurationError for a format or an
-    option that is not known, and for what the format cannot do."""
+    """Return the sink for a format and its options; `said`: as of `Options`. Raises
+    ConfigurationError for a format or an option that is not known, and for what the format cannot
+    do."""
     name = format_.lower()
     if name not in _FORMATS:
         raise ConfigurationError(
@@ -375,12 +387,12 @@ def sink_of(
             "other format that Spark can write: sm.write_stream(df, "
             f"sm.WriteAheadSink.spark_format({format_!r}, {{…}})), or foreach_batch"
         )
+    options = Options(name, given, said)
     if partition_by and _FORMATS[name] not in (files, delta, iceberg):
         raise ConfigurationError(
-            f'write_stream: partitionBy is {list(partition_by)!r}, and format "{name}" has no '
-            "partitions by column; leave it out"
+            f"{options.said}: partitionBy is {list(partition_by)!r}, and it has no partitions by "
+            "column; leave it out"
         )
-    options = Options(name, given)
     sink = _FORMATS[name](Target(options, tuple(partition_by), place))
     options.require_none_left()
     return sink

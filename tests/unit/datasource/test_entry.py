@@ -6,7 +6,9 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.util import handle_worker_exception
@@ -36,3 +38,20 @@ def test_spark_shows_a_mistake_in_one_line(tmp_path: Path) -> None:
     text = shown.getvalue()[8:].decode()
     assert text.startswith('seamark.model.errors.ConfigurationError: format("seamark"): the option')
     assert text.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda source: source.schema(),
+        lambda source: source.reader(IDS),
+        lambda source: source.streamReader(IDS),
+        lambda source: source.writer(IDS, overwrite=True),
+    ],
+    ids=["read", "read with a schema", "readStream", "write"],
+)
+def test_what_is_no_stream_s_writer_is_refused_in_one_line(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"df\.writeStream\.format") as error:
+        call(DefaultSource({}))
+    handle_worker_exception(error.value, shown := io.BytesIO())
+    assert shown.getvalue()[8:].decode().count("\n") == 1

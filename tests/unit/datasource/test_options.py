@@ -104,6 +104,12 @@ def test_a_sink_of_ones_own() -> None:
     [
         ({}, "needs the option 'sink'"),
         ({"sink": "oracle"}, "the option sink is 'oracle'; give one of kafka, postgres"),
+        ({"sink": "kafak"}, "did you mean 'kafka'?"),
+        ({"sink": "sqlite", "path": "/x.db", "table": "t", "locaton": "/l"}, "mean 'location'?"),
+        ({"sink": "sqlite", "path": "/x.db", "table": "t", "adopt": "1"}, 'give "true" or "false"'),
+        ({"sink": "parquet"}, "sink 'parquet' needs the option 'path'"),
+        ({"sink": "parquet", "path": "/x", "pathh": "/x"}, "did you mean 'path'?"),
+        ({"sink": "jdbc", "url": "jdbc:oracle:thin:@h", "dbtable": "t"}, "the sink 'sql'"),
         ({"sink": "no_module:Sink"}, "cannot be imported where Spark runs"),
         ({"sink": ":"}, "cannot be imported where Spark runs"),
         ({"sink": "json:JSONDecoder"}, "which is no dataclass"),
@@ -156,6 +162,12 @@ def test_a_wrong_option_is_one_line(options: dict[str, str], said: str) -> None:
         sink_of_options(options)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+    assert "write_stream:" not in str(error.value), "which its program has not called"
+
+
+def test_spark_s_own_name_of_the_partition_columns() -> None:
+    given = {"sink": "parquet", "path": "/x", "partitionBy": "day,hour"}
+    assert sink_of_options(given) == sm.FileSink("/x", partition_by=["day", "hour"])
 
 
 NEEDED = {
@@ -207,7 +219,7 @@ def test_an_option_given_empty_is_not_one_left_out(sink: str, option: str) -> No
 @pytest.mark.parametrize("path", ["log", "~/log", "file:log", "FILE:log", "2026:11/log"])
 def test_a_location_is_absolute(option: str, path: str) -> None:
     query = {"sink": "sqlite", "path": "/x.db", "table": "t", option.lower(): path}
-    with pytest.raises(sm.ConfigurationError, match=f"option {option} is '{path}.*give an abs"):
+    with pytest.raises(sm.ConfigurationError, match=f"option {option} is '{path}'; give an abs"):
         Location(query)
 
 
