@@ -23,7 +23,8 @@ UNDECIDED = (AttemptState.PENDING, AttemptState.PRE_COMMITTED, AttemptState.PREP
 
 class EpochQueue:
     """`uncommitted` are the stored epochs, oldest first; `current` is the epoch tasks work on.
-    `holds_back` is whether an epoch planned by Spark must not begin yet."""
+    `holds_back` is whether an epoch planned by Spark must not begin yet; `in_turn`, whether Spark
+    plans none before the one before is committed."""
 
     def __init__(self, max_concurrent: int, min_pause_s: float) -> None:
         self._max_concurrent = max_concurrent
@@ -37,6 +38,7 @@ class EpochQueue:
         self.uncommitted: deque[EpochProgress] = deque()
         self.current: EpochProgress | None = None
         self.holds_back = False
+        self.in_turn = False
         self.failure: BaseException | None = None
 
     @contextlib.contextmanager
@@ -175,13 +177,14 @@ class EpochQueue:
     @property
     def is_full(self) -> bool:
         """Whether an epoch must wait before it is stored: `max_concurrent` are uncommitted."""
-        return len(self.uncommitted) >= self._max_concurrent
+        return len(self.uncommitted) >= (1 if self.in_turn else self._max_concurrent)
 
     @property
     def awaits_spark(self) -> bool:
         """Whether no epoch with a timeout of its own is under way, and Spark may begin the next."""
         with self.changed:
-            return not self.holds_back and self.undecided() is None
+            held = self.holds_back or (self.in_turn and self.is_full)
+            return not held and self.undecided() is None
 
     def undecided(self, after: int = -1) -> EpochProgress | None:
         """Return the oldest epoch after `after` not known to be decided."""

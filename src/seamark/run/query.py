@@ -174,6 +174,7 @@ class StreamRun(QueryRun):
         )
         self._checks = StartChecks(self._job, plan, self._spark_settings, real_time=self._real_time)
         self.coordinator = Coordinator(self._job, self, flow)
+        self.coordinator.epochs.in_turn = plan.query.reads_tables
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again.
         # Spark reports the loser of a speculative attempt to nobody. Local mode has neither.
@@ -269,7 +270,7 @@ class StreamRun(QueryRun):
             self._keyed,
             self._spark,
             once=once,
-            tables=self._plan.query.reads_tables,
+            tables=self.coordinator.epochs.in_turn,
         )
         lent = _ACCEPT_LEFTOVERS | (real_time.ON_THE_SESSION if self._real_time else {})
         if RETAINED in self._spark_settings:  # a file source's log goes by its DataFrame's session
