@@ -266,11 +266,15 @@ class StreamRun(QueryRun):
             tasks, self._job.checkpoint, state, self._keyed, self._spark, once=once
         )
         lent = _ACCEPT_LEFTOVERS | (real_time.ON_THE_SESSION if self._real_time else {})
-        if RETAINED in self._spark_settings:  # a file source's log goes by its DataFrame's session
-            lent = {**lent, RETAINED: self._spark_settings[RETAINED]}
         self._open.enter_context(lent_settings(self._spark, lent))
         with session_settings(self._spark, self._spark_settings):
             query = self.query = self._start_query(tasks)
+            if RETAINED in self._spark_settings:
+                # A file source's log takes it from its DataFrame's session, when it is opened.
+                stream = query._jsq.streamingQuery()
+                Deadline(QUERY_START_S).wait_for(
+                    lambda: not query.isActive or stream.sources().nonEmpty(), 0.01
+                )
         self._checkpoint_trigger.attach(query)
         self._source_offsets.completed(decided)
         watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
