@@ -63,7 +63,7 @@ from seamark.run.task_attempt import EpochTasks
 from seamark.spark.function_session import OF_THE_STREAM, function_sessions
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.java_calls import hang_up_of, java_class
-from seamark.spark.plans import NO_EXCHANGE_REUSE, require_watermarks
+from seamark.spark.plans import NO_EXCHANGE_REUSE, list_files_again, require_watermarks
 from seamark.spark.session import (
     RETAINED,
     file_manager_settings,
@@ -327,6 +327,10 @@ class StreamRun(QueryRun):
             writer = writer.queryName(name)
 
         def start() -> StreamingQuery:
+            if self._plan.has_run:  # a restart, maybe as a static table has other files now
+                with ignored("the look for the files of static tables"):
+                    list_files_again(self._plan.stream)
+            self._plan.has_run = True
             self._checkpoint_trigger.put_clock(self._spark, self.spark_location)
             if self._real_time:
                 ends = _weakly(self._begin_real_time_epoch), _weakly(self._end_real_time_epoch)
