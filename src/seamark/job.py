@@ -56,13 +56,12 @@ from seamark.savepoints.restore.plan import RestorePlan
 from seamark.savepoints.restore.planner import plan_restore, write_plan
 from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.savepoint import Savepoint
-from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
 from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink, with_storable_names
 from seamark.sources.kafka_admin import KafkaReading
 from seamark.spark.planned_query import name_part, refuse_unsupported
 from seamark.spark.session import query_settings, require_stream, spark_session
-from seamark.spark.state_backend import backend_settings
+from seamark.spark.state_backend import PARTITIONS, backend_settings
 from seamark.verify.audit.one_job import answer_audit
 
 if TYPE_CHECKING:

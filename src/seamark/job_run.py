@@ -15,7 +15,6 @@ from seamark.jobs.job_transactions import answer_in_driver
 from seamark.jobs.log_redaction import RedactedLog
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding, FindingCode, Severity, errors
-from seamark.model.ignored import ignored
 from seamark.model.redaction import Redactor
 from seamark.rest.live_job import LiveJob
 from seamark.rest.server import RestServer
@@ -27,7 +26,6 @@ from seamark.run.query import StreamRun
 from seamark.run.stop_signals import stop_before_jvm, stop_on_signals
 from seamark.run.supervision import Supervisor
 from seamark.savepoints.claims import ClaimDisposal
-from seamark.spark.plans import list_files_again
 from seamark.spark.state_backend import clone_session
 
 log = logging.getLogger(__name__)
@@ -110,9 +108,6 @@ class JobRun:
         self._end_telemetry()
 
     def _new_run(self) -> StreamRun:
-        if self.coordinator is not None:  # a restart, maybe as a static table's files are others
-            with ignored("the look for the files of static tables"):
-                list_files_again(self._plan.stream)
         return StreamRun(
             self._plan,
             started=self._started,

@@ -34,6 +34,7 @@ class JobPlan(United):
         sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
         super().__init__(branches_of(sinks, declared.key))
         self.declared = declared
+        self.has_run = False
         self.spark: SparkSession = sinks[0].dataframe.sparkSession
         self.query = self._planned()
         if self._free_watermarks():

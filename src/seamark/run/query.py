@@ -63,7 +63,7 @@ from seamark.run.task_attempt import EpochTasks
 from seamark.spark.function_session import OF_THE_STREAM, function_sessions
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.java_calls import hang_up_of, java_class
-from seamark.spark.plans import NO_EXCHANGE_REUSE, require_watermarks
+from seamark.spark.plans import NO_EXCHANGE_REUSE, list_files_again, require_watermarks
 from seamark.spark.session import (
     RETAINED,
     file_manager_settings,
@@ -273,11 +273,15 @@ class StreamRun(QueryRun):
             tables=self.coordinator.epochs.in_turn,
         )
         lent = _ACCEPT_LEFTOVERS | (real_time.ON_THE_SESSION if self._real_time else {})
-        if RETAINED in self._spark_settings:  # a file source's log goes by its DataFrame's session
-            lent = {**lent, RETAINED: self._spark_settings[RETAINED]}
         self._open.enter_context(lent_settings(self._spark, lent))
         with session_settings(self._spark, self._spark_settings):
             query = self.query = self._start_query(tasks)
+            if RETAINED in self._spark_settings:
+                # A file source's log takes it from its DataFrame's session, when it is opened.
+                stream = query._jsq.streamingQuery()
+                Deadline(QUERY_START_S).wait_for(
+                    lambda: not query.isActive or stream.sources().nonEmpty(), 0.01
+                )
         self._checkpoint_trigger.attach(query)
         self._source_offsets.completed(decided)
         watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
@@ -330,6 +334,10 @@ class StreamRun(QueryRun):
             writer = writer.queryName(name)
 
         def start() -> StreamingQuery:
+            if self._plan.has_run:  # a restart, maybe as a static table has other files now
+                with ignored("the look for the files of static tables"):
+                    list_files_again(self._plan.stream)
+            self._plan.has_run = True
             self._checkpoint_trigger.put_clock(self._spark, self.spark_location)
             if self._real_time:
                 ends = _weakly(self._begin_real_time_epoch), _weakly(self._end_real_time_epoch)

@@ -38,7 +38,7 @@ from seamark.run.waiting_rows import unfit_rows
 from seamark.spark.file_sources import reads_elsewhere
 from seamark.spark.operator_uids import OperatorUids, moved
 from seamark.spark.socket_lines import lost_lines
-from seamark.spark.state_backend import PROVIDER, check_backend
+from seamark.spark.state_backend import PARTITIONS, PROVIDER, check_backend
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class StartChecks:
         self._job, self._name, self._store = job, job.name, job.store
         self._spark_files = job.store.spark_files
         self._plan, self._uids = plan, plan.uids
-        self._provider = settings.get(PROVIDER)
+        self._provider, self._partitions = settings.get(PROVIDER), settings.get(PARTITIONS)
         self._real_time = real_time
 
     def before(self) -> None:
@@ -84,7 +84,9 @@ class StartChecks:
                 check_backend(self._name, self._spark_files, self._provider, stateful=stateful)
             decided = self._store.latest_decision()
             if decided >= 0:
-                self._require_names(read_log(self._spark_files, f"offsets/{decided}")[0])
+                metadata = read_log(self._spark_files, f"offsets/{decided}")[0]
+                self._require_names(metadata)
+                self._tell_partitions(metadata)
             offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
             self._known = self._store.read_known()
             self._tell_other_settings()
@@ -187,6 +189,17 @@ class StartChecks:
                 f"(DataStreamReader.name), and the program gives {lack}; Spark cannot go on from "
                 f"it. Put that back as it was; {_BY_SAVEPOINT}"
             )
+
+    def _tell_partitions(self, metadata: Mapping[str, Any]) -> None:
+        """Log that the given number of state partitions is not that of the state, which stays."""
+        there = (metadata.get("conf") or {}).get(PARTITIONS)
+        if self._uids.operator_count and self._partitions not in (None, there):
+            log.warning(
+                "job %s: parallelism=%s (-p) has no effect: the state in %s has %s partitions, and "
+                "Spark goes on with them. Let the job end with a savepoint (stop -p), and give it "
+                "with that: seamark run -s PATH -p %s",
+                self._name, self._partitions, self._spark_files.uri, there, self._partitions,
+            )  # fmt: skip
 
     def _require_counts(self, readings: int) -> None:
         states = numbered(self._spark_files.list("state"))

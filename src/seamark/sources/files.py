@@ -43,7 +43,8 @@ class FileSource(Ending):
         than the newest one's is left out.
 
     A file must be whole when it appears (write it elsewhere and rename it), and must not be changed
-    or deleted while a job may still replay it. Names beginning with ``_`` or ``.`` are left out.
+    or deleted while a job may still replay it. Each name is read once: what is written later under
+    a name that was read is left out. Names beginning with ``_`` or ``.`` are left out.
 
     Raises ConfigurationError.
     """

@@ -23,7 +23,7 @@ from seamark.model.errors import ConfigurationError, MissingDependencyError, Pre
 from seamark.spark import class_archive, jars, worker_daemon
 from seamark.spark.connect import require_classic
 from seamark.spark.spark_versions import HAS_READ_LIMITS, named_here
-from seamark.spark.state_backend import session_setting
+from seamark.spark.state_backend import PARTITIONS, session_setting
 
 log = logging.getLogger(__name__)
 _adding = threading.Lock()
@@ -105,7 +105,7 @@ def _make_session(name: str) -> SparkSession:
         # On a cluster these are the cluster's: its Python has a path of its own.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         defaults["spark.driver.host"] = "127.0.0.1"
-        defaults["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
+        defaults[PARTITIONS] = str(os.cpu_count() or 1)
         defaults["spark.ui.enabled"] = "false"
         # Else a task finds the modules beside the program only if it was started there. Under
         # `python -m` they are not on the program's own path, where queue.py would hide Python's.
@@ -178,8 +178,8 @@ def planned_tasks(
 ) -> int:
     """Return the number of tasks that write an epoch of a query with these `settings`; 0, not
     known, without state: then the source's partitions decide."""
-    name = "spark.sql.shuffle.partitions"
-    return int(settings.get(name) or str(session_setting(spark, name))) if stateful else 0
+    given = settings.get(PARTITIONS)
+    return int(given or str(session_setting(spark, PARTITIONS))) if stateful else 0
 
 
 def require_format(spark: SparkSession, format_: str) -> None:

@@ -21,6 +21,7 @@ from seamark.model.errors import ConfigurationError, CorruptRecordError
 
 log = logging.getLogger(__name__)
 
+PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _PACKAGE = "org.apache.spark.sql.execution.streaming.state."
 ROCKSDB_PROVIDER = _PACKAGE + "RocksDBStateStoreProvider"

@@ -335,6 +335,6 @@ def _interval_s(spark: SparkSession, text: object) -> float:
         return float(read.intervalMs()) / 1000
     except (PySparkException, Py4JJavaError):
         raise ConfigurationError(
-            f"write_stream: trigger processingTime is {text!r}, which Spark cannot read as an "
+            f"write_stream: trigger processingTime is {text!r}, which Spark does not take as an "
             'interval; give one such as "500 milliseconds" or "1 minute 30 seconds"'
         ) from None

@@ -23,9 +23,8 @@ from seamark.api.config import StateBackend
 from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
 from seamark.model.errors import ConfigurationError
 from seamark.savepoints.edit import bootstrap
-from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.rows import writing_session
-from seamark.spark.state_backend import FORMAT, PROVIDER, session_settings
+from seamark.spark.state_backend import FORMAT, PARTITIONS, PROVIDER, session_settings
 from tests.every_change import FileChanges
 
 KEYS = 20_000
@@ -160,17 +159,20 @@ def test_the_statistics_outlive_the_job_and_are_found_by_another(
 
 
 def test_another_backend_is_refused_and_the_changelog_may_be_switched(
-    world: Path, spark: SparkSession
+    world: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sums(world, "switched", state_backend="rocksdb").run()
+    sums(world, "switched", state_backend="rocksdb").run(parallelism=3)
     with pytest.raises(ConfigurationError, match=r"state_backend is 'hashmap', but the state in .*"
                        r" is of 'rocksdb'.* give state_backend='rocksdb'"):  # fmt: skip
         sums(world, "switched", state_backend="hashmap").run()
     add_file(world, 3, range(10))
     try:
-        sums(world, "switched", state_backend="rocksdb", changelog=True).run()
+        assert "has no effect" not in caplog.text
+        sums(world, "switched", state_backend="rocksdb", changelog=True).run(parallelism=7)
     finally:
         (world / "in/3.json").unlink()
+    assert "parallelism=7 (-p) has no effect: the state in " in caplog.text
+    assert " has 3 partitions, and Spark goes on with them" in caplog.text
     last = sums(world, "switched").checkpoints().history[0]
     assert last.id == 3
     assert last.rows == 10

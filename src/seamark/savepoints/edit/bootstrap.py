@@ -29,12 +29,13 @@ from seamark.savepoints.record import (
     write_taking,
 )
 from seamark.savepoints.restore.options import NewJob
-from seamark.savepoints.state.layout import PARTITIONS, compact_json
+from seamark.savepoints.state.layout import compact_json
 from seamark.savepoints.state.planned import PlannedState, scratch
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.planned_query import OFFSET_LOG
 from seamark.spark.spark_versions import spark_class
 from seamark.spark.state_backend import (
+    PARTITIONS,
     PROVIDER,
     clone_session,
     provider_of,

@@ -36,11 +36,11 @@ from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import ClaimMode, Side, SinkPlan
 from seamark.savepoints.state.files import describe_operators
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout
+from seamark.savepoints.state.layout import StateLayout
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.state.rows import StateClasses
 from seamark.spark.operator_uids import OperatorUids, moved
-from seamark.spark.state_backend import PROVIDER, backend_of
+from seamark.spark.state_backend import PARTITIONS, PROVIDER, backend_of
 
 
 class CheckpointOrigin(Origin):

@@ -27,7 +27,6 @@ from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, 
 from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
 from seamark.savepoints.state.layout import (
-    PARTITIONS,
     STRICT_DISTRIBUTION,
     StateLayout,
     compact_json,
@@ -39,7 +38,14 @@ from seamark.savepoints.state.rows import StateClasses, read_rows, write_rows, w
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.java_calls import root_cause
 from seamark.spark.spark_versions import writing_settings
-from seamark.spark.state_backend import CHANGELOG, FORMAT, PROVIDER, given_format, provider_of
+from seamark.spark.state_backend import (
+    CHANGELOG,
+    FORMAT,
+    PARTITIONS,
+    PROVIDER,
+    given_format,
+    provider_of,
+)
 
 _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
 

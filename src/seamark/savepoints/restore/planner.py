@@ -47,7 +47,7 @@ from seamark.savepoints.restore.options import NewJob, new_side
 from seamark.savepoints.restore.origin import Origin, Parts
 from seamark.savepoints.restore.plan import Action, OperatorPlan, RestorePlan, Side, SourcePlan
 from seamark.savepoints.restore.target import read_marker
-from seamark.savepoints.state.layout import PARTITIONS, STATE_ENCODING, hashmap_problems
+from seamark.savepoints.state.layout import STATE_ENCODING, hashmap_problems
 from seamark.savepoints.state.planned import (
     PlannedState,
     differing,
@@ -57,6 +57,7 @@ from seamark.savepoints.state.planned import (
 )
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.operator_uids import OperatorUids
+from seamark.spark.state_backend import PARTITIONS
 
 
 @dataclass(frozen=True)

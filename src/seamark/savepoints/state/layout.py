@@ -26,8 +26,8 @@ from seamark.spark.spark_versions import (
     schema_checker,
     spark_class,
 )
+from seamark.spark.state_backend import PARTITIONS
 
-PARTITIONS = "spark.sql.shuffle.partitions"
 STRICT_DISTRIBUTION = "spark.sql.streaming.statefulOperator.useStrictDistribution"
 """Whether Spark spreads the rows of every operator by its whole key; false in a query begun before
 Spark 3.3, in which rows spread by a part of the key already are not spread again."""

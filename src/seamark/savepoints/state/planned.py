@@ -26,13 +26,14 @@ from seamark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadata
 from seamark.files import Directory
 from seamark.model.errors import RestoreError
 from seamark.savepoints.record import ColumnFamily, Operator, Store
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout, read_operators, relocated
+from seamark.savepoints.state.layout import StateLayout, read_operators, relocated
 from seamark.savepoints.state.rows import StateClasses
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.java_calls import root_cause
 from seamark.spark.operator_uids import OperatorUids
 from seamark.spark.planned_query import refuse_unsupported
 from seamark.spark.plans import analysed, java_plans, nodes
+from seamark.spark.state_backend import PARTITIONS
 
 PLAN_TRIES = 3
 SESSION_WINDOWS = "sessionWindowStateStoreSaveExec"

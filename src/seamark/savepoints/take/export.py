@@ -42,13 +42,13 @@ from seamark.savepoints.record import (
     write_savepoint,
 )
 from seamark.savepoints.state.files import copy_state, describe_operators, state_files
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout, compact_json, read_operators
+from seamark.savepoints.state.layout import StateLayout, compact_json, read_operators
 from seamark.savepoints.state.rows import StateClasses, StateVersion, export_rows, with_files
 from seamark.savepoints.take.uncommitted import Uncommitted, merged
 from seamark.spark.hadoop_files import open_files
 from seamark.spark.java_calls import root_cause
 from seamark.spark.operator_uids import OperatorUids
-from seamark.spark.state_backend import PROVIDER, backend_of
+from seamark.spark.state_backend import PARTITIONS, PROVIDER, backend_of
 
 Listed = dict[str, tuple[int, int]]
 """Bytes and CRC-32 of files, by path: a part of `SavepointRecord.files`."""
