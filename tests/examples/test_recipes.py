@@ -357,16 +357,18 @@ def test_opensearch_keeps_the_newest_version(opensearch: OnOpenSearch, name: str
     assert opensearch.numbers(name) == [2]
 
 
-def test_opensearch_takes_times_and_decimals(opensearch: OnOpenSearch, name: str) -> None:
+def test_opensearch_takes_times_decimals_and_bytes(opensearch: OnOpenSearch, name: str) -> None:
     from opensearch_sink import OpenSearchSink
 
-    opensearch.server.make_index(name, at="date", day="date", price="keyword")
+    opensearch.server.make_index(name, at="date", day="date", price="keyword", raw="binary")
     sink = OpenSearchSink(opensearch.url, name, id="id")
     row = {"id": 1, "at": datetime(2026, 1, 2, 3, tzinfo=timezone.utc), "day": date(2026, 1, 2)}
-    sink.send(iter([pa.RecordBatch.from_pylist([{**row, "price": Decimal("1.20")}])]), TOKEN)
+    row |= {"price": Decimal("1.20"), "raw": b"\0\xff"}
+    sink.send(iter([pa.RecordBatch.from_pylist([row])]), TOKEN)
     (found,) = opensearch.server.documents(name)
     assert found == {
         "id": 1, "at": "2026-01-02T03:00:00+00:00", "day": "2026-01-02", "price": "1.20",
+        "raw": "AP8=",
     }  # fmt: skip
 
 
