@@ -1,6 +1,7 @@
 """A write-ahead sink for OpenSearch: each row is a document, and a column has its id."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -69,5 +70,7 @@ class OpenSearchSink(sm.WriteAheadSink):
 
 
 def _text(value: Any) -> str:
-    """Return dates and times as OpenSearch reads them; decimals in full."""
+    """Return dates, times and bytes as OpenSearch reads them; decimals in full."""
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     return str(value.isoformat() if hasattr(value, "isoformat") else value)

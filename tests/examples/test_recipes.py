@@ -107,7 +107,7 @@ class OnNats:
 
 class OnClickHouse:
     example, variable = "clickhouse-token", "CLICKHOUSE"
-    sends = ("clickhouse_sink.urlopen", 2)
+    sends = ("clickhouse_sink.urlopen", 3)
 
     def __init__(self, server: ClickHouse) -> None:
         self.server, self.url = server, server.url
@@ -265,6 +265,73 @@ def test_clickhouse_forgets_tokens_behind_its_window(clickhouse: OnClickHouse, n
     assert clickhouse.numbers(name) == [1, 1, 8, 9]
 
 
+_FIT = {
+    "Int64": pa.array([2**31 - 1], pa.int32()),
+    "Nullable(Int64)": pa.array([2**63 - 1, None], pa.int64()),
+    "Float64": pa.array([0.1]),
+    "Bool": pa.array([True]),
+    "LowCardinality(Nullable(String))": pa.array(["é", None]),
+    "Date32": pa.array([date(1900, 1, 1)]),
+    "DateTime64(6, 'UTC')": pa.array([datetime(2026, 1, 2, 3, 4, 5, 6)], pa.timestamp("us", "UTC")),
+    "Decimal(10, 3)": pa.array([Decimal("1.239")], pa.decimal128(10, 3)),
+    "Array(Nullable(Int64))": pa.array([[1, None]], pa.list_(pa.int64())),
+    "Tuple(a Int64)": pa.array([{"a": 1}], pa.struct([("a", pa.int64())])),
+    "Map(String, Int64)": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+}
+_ALTERED = {
+    "Int32": pa.array([2**40 + 5], pa.int64()),
+    "UInt32": pa.array([-5], pa.int64()),
+    "Float32": pa.array([16777217.0]),
+    "Int64": pa.array([1.7]),
+    "DateTime('UTC')": pa.array([datetime(2026, 1, 2, 3, 4, 5, 6)], pa.timestamp("us", "UTC")),
+    "DateTime64(3, 'UTC')": pa.array([datetime(2026, 1, 2, 3, 4, 5, 6)], pa.timestamp("us", "UTC")),
+    "Decimal(10, 2)": pa.array([Decimal("1.239")], pa.decimal128(10, 3)),
+    "DateTime64(6, 'Asia/Tokyo')": pa.array([datetime(2026, 1, 2)], pa.timestamp("us")),
+    "FixedString(5)": pa.array(["ab"]),
+    "Array(Int32)": pa.array([[2**40]], pa.list_(pa.int64())),
+    "Tuple(a Int8)": pa.array([{"a": 300}], pa.struct([("a", pa.int64())])),
+}
+
+
+def _table_of(clickhouse: OnClickHouse, name: str, kind: str) -> Any:
+    from clickhouse_sink import ClickHouseSink
+
+    clickhouse.server.ask(
+        f"CREATE TABLE `{name}` (v {kind}) ENGINE = MergeTree ORDER BY tuple() "
+        "SETTINGS non_replicated_deduplication_window = 9"
+    )
+    return ClickHouseSink(clickhouse.url, name)
+
+
+@pytest.mark.parametrize("kind", _FIT)
+def test_clickhouse_has_what_was_sent(clickhouse: OnClickHouse, name: str, kind: str) -> None:
+    sink, values = _table_of(clickhouse, name, kind), _FIT[kind]
+    sink.send(iter([pa.record_batch({"v": values})]), TOKEN)
+    found = clickhouse.server.ask(f"SELECT v FROM `{name}`").splitlines()
+    assert len(found) == len(values)
+    assert [text == r"\N" for text in found] == [value is None for value in values.to_pylist()]
+
+
+@pytest.mark.parametrize("kind", _ALTERED)
+def test_clickhouse_alters_no_value(clickhouse: OnClickHouse, name: str, kind: str) -> None:
+    """By itself it wraps, rounds and cuts without a word."""
+    sink = _table_of(clickhouse, name, kind)
+    with pytest.raises(sm.SendRefusedError, match="may alter values"):
+        sink.send(iter([pa.record_batch({"v": _ALTERED[kind]})]), TOKEN)
+    assert clickhouse.server.ask(f"SELECT count() FROM `{name}`").strip() == "0"
+
+
+@pytest.mark.parametrize("kind", ["Int64", "String"])
+def test_clickhouse_makes_no_default_of_a_null(
+    clickhouse: OnClickHouse, name: str, kind: str
+) -> None:
+    sink = _table_of(clickhouse, name, kind)
+    nulls = pa.array([None], pa.int64() if kind == "Int64" else pa.string())
+    with pytest.raises(ConnectionError, match="NULL"):
+        sink.send(iter([pa.record_batch({"v": nulls})]), TOKEN)
+    assert clickhouse.server.ask(f"SELECT count() FROM `{name}`").strip() == "0"
+
+
 @pytest.mark.parametrize(("window", "times"), [(0, 2), (1000, 1)])
 def test_a_view_of_clickhouse_needs_a_window_of_its_own(
     clickhouse: OnClickHouse, name: str, window: int, times: int
@@ -290,16 +357,18 @@ def test_opensearch_keeps_the_newest_version(opensearch: OnOpenSearch, name: str
     assert opensearch.numbers(name) == [2]
 
 
-def test_opensearch_takes_times_and_decimals(opensearch: OnOpenSearch, name: str) -> None:
+def test_opensearch_takes_times_decimals_and_bytes(opensearch: OnOpenSearch, name: str) -> None:
     from opensearch_sink import OpenSearchSink
 
-    opensearch.server.make_index(name, at="date", day="date", price="keyword")
+    opensearch.server.make_index(name, at="date", day="date", price="keyword", raw="binary")
     sink = OpenSearchSink(opensearch.url, name, id="id")
     row = {"id": 1, "at": datetime(2026, 1, 2, 3, tzinfo=timezone.utc), "day": date(2026, 1, 2)}
-    sink.send(iter([pa.RecordBatch.from_pylist([{**row, "price": Decimal("1.20")}])]), TOKEN)
+    row |= {"price": Decimal("1.20"), "raw": b"\0\xff"}
+    sink.send(iter([pa.RecordBatch.from_pylist([row])]), TOKEN)
     (found,) = opensearch.server.documents(name)
     assert found == {
         "id": 1, "at": "2026-01-02T03:00:00+00:00", "day": "2026-01-02", "price": "1.20",
+        "raw": "AP8=",
     }  # fmt: skip
 
 

@@ -259,6 +259,46 @@ def test_the_largest_row_allowed_fits_into_the_queue(
 
 
 @pytest.mark.parametrize("general", [False, True])
+def test_small_rows_into_a_topic_of_small_batches(
+    kafka: LocalKafka, topic: Topic, by_row: Callable[[], None], general: bool
+) -> None:
+    """Java's producer divides a batch that the broker refuses for its size; librdkafka does not."""
+    if general:
+        by_row()
+    name, job = topic(), kit.new_job()
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.alter_configs([ConfigResource("TOPIC", name, {"max.message.bytes": 10_000})])
+    sink = kit.sink_on(kafka.bootstrap_servers, name, producer_options={"compression.type": "none"})
+    with kit.committing(sink, kit.driver(job), preflight=True) as committer:
+        writer = sink.create_writer(kit.attempt(job))
+        writer.write(batch([(b"key", b"x" * 500)] * 2_000, pa.binary()))
+        kit.until_proved(committer.commit, writer.prepare_commit())
+    assert len(read(kafka, name)) == 2_000
+    writer = sink.create_writer(kit.attempt(job, epoch=1))
+    with pytest.raises(WriteRefusedError, match=r"max\.message\.bytes of the topic"):
+        writer.write(batch([(b"key", b"x" * 20_000)], pa.binary()))
+        writer.prepare_commit()
+    writer.abort()
+    kit.abort_all(sink, job)
+
+
+def test_a_moment_that_the_topic_does_not_take(kafka: LocalKafka, topic: Topic) -> None:
+    """As where a machine's clock is hours ahead of the broker's."""
+    name, job = topic(), kit.new_job()
+    never = dict.fromkeys(("before", "after"), 0)
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        settings = {f"message.timestamp.{which}.max.ms": most for which, most in never.items()}
+        admin.alter_configs([ConfigResource("TOPIC", name, settings)])
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    writer = sink.create_writer(kit.attempt(job))
+    with pytest.raises(WriteRefusedError, match="clock of this machine"):
+        writer.write(kit.numbers(range(5)))
+        writer.prepare_commit()
+    writer.abort()
+    kit.abort_all(sink, job)
+
+
+@pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize(
     ("bad", "options", "parts"),
     [

@@ -27,6 +27,7 @@ from seamark.files import HadoopSettings, RenamingDirectory, open_directory
 from seamark.files.local import LocalDirectory
 from seamark.files.s3 import S3Directory
 from seamark.model import failpoints
+from seamark.model.errors import WriteRefusedError
 from seamark.sinks.files.pending_file import PendingFile, Stream, found
 from seamark.sinks.internal.staged_files import require_shared
 
@@ -54,9 +55,15 @@ class RenamedFiles:
 
     def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
         """Begin the file that will be `path`. Raises WriteRefusedError if this machine does not see
-        the driver's directory."""
+        the driver's directory, or no rename leads to where the file is to be."""
         if isinstance(self._directory, LocalDirectory):
-            require_shared(Path(str(self._directory), PLACE))
+            require_shared(pending := Path(str(self._directory), PLACE))
+            into = Path(str(self._directory), path).parent
+            if into.exists() and into.stat().st_dev != pending.stat().st_dev:
+                raise WriteRefusedError(
+                    f"{into} is on another file system than {pending}, and a rename is what "
+                    "publishes a file: put both on one, or give the sink a path there"
+                )
         file = self._directory.begin(f"{_place(job_id, sink_uid)}/{path}{SUFFIX}")
 
         def finish() -> tuple[str, tuple[str, ...]]:

@@ -52,7 +52,9 @@ class KafkaCommitter:
 
     def preflight(self) -> None:
         """See `Committer`."""
-        tell(preflight.look(self._sink, self._context, self._broker, start=True), _log)
+        facts = preflight.ask(self._sink, self._context, self._broker)
+        tell(preflight.findings(self._sink, self._context, facts), _log)
+        self._sink.learn_limit(self._context, facts.topics)
         self._sink.register_schema(self._context)
 
     def commit(self, committables: Sequence[KafkaCommittable]) -> Sequence[CommitOutcome]:

@@ -55,15 +55,8 @@ class BrokerFacts:
     uncommitted: Mapping[str, str] = field(default_factory=dict)
 
 
-def look(
-    sink: "KafkaSink", context: SinkContext, broker: BrokerConnection, *, start: bool
-) -> Findings:
-    """Yield every finding; creates and changes nothing. Only a `start` does not look for readers of
-    uncommitted rows."""
-    return _findings(sink, context, ask(sink, context, broker, readers=not start))
-
-
-def _findings(sink: "KafkaSink", context: SinkContext, facts: BrokerFacts) -> Findings:
+def findings(sink: "KafkaSink", context: SinkContext, facts: BrokerFacts) -> Findings:
+    """Yield every finding; creates and changes nothing."""
     name = f"sink `{context.sink_uid}`"
     if facts.refused or facts.unreachable:  # then nothing else is known
         yield from not_usable(sink, name, facts)

@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,11 +27,14 @@ partition below 0 is chosen by librdkafka."""
 _SLICE_S = 0.001
 ASK_TIMEOUT_S = 10.0
 """How long the brokers may take to say which partitions a topic has, while a task writes."""
+_LEAST_LIMIT_BYTES = 1000  # of librdkafka's message.max.bytes
 _NO_TOPIC = "create the topic, or mend the column `topic`; a sink creates none"
 NO_PARTITION = -190
 REMEDIES = {
-    10: "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
-    "or write smaller rows",
+    10: "raise message.max.bytes in producer_options and max.message.bytes of the topic, or "
+    "write smaller rows; if they are small, lower batch.size in producer_options below the topic's",
+    32: "see whether the clock of this machine, or of the broker, is wrong, or raise the topic's "
+    "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
     87: "a topic that is compacted takes no row without a key: give it one",
     29: "grant WRITE and DESCRIBE on the topic to the job's user",
     3: _NO_TOPIC,
@@ -55,6 +58,14 @@ class ProducerConfig:
     topic: str | None
     settings: tuple[tuple[str, str], ...] = field(repr=False)  # with the secrets
     stall_timeout_s: float
+
+    def capped(self, largest_bytes: int | None, *names: str) -> "ProducerConfig":
+        """Return it with these settings no larger than a topic's limit of a batch."""
+        settings = dict(self.settings)
+        cap = max(largest_bytes or 0, _LEAST_LIMIT_BYTES)
+        for name in names if largest_bytes is not None else ():
+            settings[name] = str(min(int(settings[name]), cap))
+        return replace(self, settings=tuple(sorted(settings.items())))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ arithmetic over whole columns, against the limits of librdkafka and of the topic
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,6 @@ _REFUSED_FOR_S = 1.0
 _BATCH_OVERHEAD_BYTES = 100
 """The most bytes of a record alone in its batch, besides key, value and headers."""
 _HEADER_OVERHEAD_BYTES = 10
-_LEAST_LIMIT_BYTES = 1000  # of librdkafka's message.max.bytes
 _UNUSABLE = (topic_facts.UNKNOWN, topic_facts.INVALID, topic_facts.DENIED)
 """Errors of a topic for which the row that names it is to blame."""
 
@@ -47,7 +45,8 @@ class SelectiveKafkaWriter(KafkaWriter):
             return ()
         if self._config.topic is not None:
             # No batch made by librdkafka may be larger than the topic's limit.
-            self._config = _capped(self._config, limits_of(self._config, self._config.topic))
+            largest = limits_of(self._config, self._config.topic).largest_bytes
+            self._config = self._config.capped(largest, "message.max.bytes", "batch.size")
         batch, refusals = self.encoded(batch)
         refused = self._refused(batch, refusals)
         self.write_encoded(without(batch, refused))
@@ -132,17 +131,6 @@ def _row_limit(config: ProducerConfig, limits: TopicFacts) -> int:
     if limits.largest_bytes is None:
         return own
     return min(own, limits.largest_bytes - _BATCH_OVERHEAD_BYTES)
-
-
-def _capped(config: ProducerConfig, limits: TopicFacts) -> ProducerConfig:
-    if limits.largest_bytes is None:
-        return config
-    settings = dict(config.settings)
-    for name in ("message.max.bytes", "batch.size"):
-        cap = max(limits.largest_bytes, _LEAST_LIMIT_BYTES)
-        if int(settings[name]) > cap:
-            settings[name] = str(cap)
-    return replace(config, settings=tuple(sorted(settings.items())))
 
 
 _known: dict[tuple[object, ...], tuple[float, TopicFacts]] = {}

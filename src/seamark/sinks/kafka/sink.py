@@ -39,6 +39,7 @@ from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from seamark.sinks.kafka.record_columns import RecordColumns
 from seamark.sinks.kafka.schema_registry import register
 from seamark.sinks.kafka.selective_writer import SelectiveKafkaWriter
+from seamark.sinks.kafka.topic_facts import TopicFacts
 from seamark.sinks.kafka.transactional_id import capped, owner
 from seamark.sinks.kafka.value_forms import FORMS, ValueForm
 from seamark.sinks.kafka.writer import KafkaWriter
@@ -143,9 +144,10 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     schema_registry: Mapping[str, Any] | None = None
     spool: bool = False
     transaction_timeout_s: float = field(default=0.0, init=False, compare=False)
-    # The schema's id at the registry, by (job id, sink uid). The driver learns it before the first
-    # epoch; each task gets it with the sink.
+    # The schema's id at the registry, and the topic's limit of a batch in bytes, by (job id, sink
+    # uid). The driver learns them before the first epoch; each task gets them with the sink.
     _schema_ids: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
+    _largest: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         name = self._name
@@ -303,7 +305,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""
         with contextlib.closing(self.connection()) as broker:
-            return list(preflight.look(self, context, broker, start=False))
+            facts = preflight.ask(self, context, broker, readers=True)
+            return list(preflight.findings(self, context, facts))
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: as readers on read_committed do."""
@@ -339,9 +342,12 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
                 )
             )
 
-        schema_id = self._schema_ids.get((context.job_id, context.sink_uid))
-        form = FORMS.get(self.value_format or "")
-        return self.producer_settings(f"sink `{context.sink_uid}`"), pool, form, schema_id
+        of = context.job_id, context.sink_uid
+        schema_id, form = self._schema_ids.get(of), FORMS.get(self.value_format or "")
+        config = self.producer_settings(f"sink `{context.sink_uid}`")
+        # Java's producer divides a batch that is refused for its size; librdkafka does not.
+        config = config.capped(self._largest.get(of), "batch.size")
+        return config, pool, form, schema_id
 
     def jvm_writer(self, job_id: str, sink_uid: str, generation: int) -> Mapping[str, Any] | None:
         """See `JvmWrittenSink`. A subclass may write in its own way, so it stays with Python."""
@@ -372,6 +378,12 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
                 "value": pa.array(dead_letters_as_json(letters), pa.string()).cast(pa.binary()),
             }
         )
+
+    def learn_limit(self, context: SinkContext, topics: Mapping[str, TopicFacts]) -> None:
+        """Keep the topic's limit of a batch for the tasks, if the brokers tell it."""
+        topic = topics.get(self.topic or "")
+        if topic is not None and topic.largest_bytes is not None:
+            self._largest[context.job_id, context.sink_uid] = topic.largest_bytes
 
     def register_schema(self, context: SinkContext) -> None:
         """Register the schema of the values, if there is one, and keep its id for the tasks.

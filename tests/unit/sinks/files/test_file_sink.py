@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import tempfile
 from pathlib import Path
 
 import duckdb
@@ -502,3 +503,22 @@ def test_preflight_leaves_nothing_but_the_pending_area(tmp_path: Path) -> None:
     files = [p.name for p in (tmp_path / "new/dir").rglob("*") if p.is_file()]
     assert files == []
     assert (tmp_path / "new/dir/_seamark/pending/job/out").is_dir()
+
+
+def test_a_partitions_directory_on_another_disk_is_refused_before_the_decision(
+    tmp_path: Path,
+) -> None:
+    """No rename leads there: the epoch would be decided, and never visible."""
+    here = tmp_path.stat().st_dev
+    others = [at for at in ("/dev/shm", "/var/tmp", "/tmp") if Path(at).stat().st_dev != here]
+    if not others:
+        pytest.skip("this machine has one disk")
+    with tempfile.TemporaryDirectory(dir=others[0]) as elsewhere:
+        (tmp_path / "day=a").symlink_to(elsewhere)
+        sink = FileSink(str(tmp_path), partition_by=["day"])
+        sink.create_committer(DRIVER).preflight()
+        writer = sink.create_writer(attempt())
+        writer.write(pa.record_batch({"id": [1], "day": ["b"]}))
+        with pytest.raises(WriteRefusedError, match=r"day=a is on another file system than"):
+            writer.write(pa.record_batch({"id": [2], "day": ["a"]}))
+        writer.abort()
