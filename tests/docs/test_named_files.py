@@ -59,3 +59,10 @@ def test_nobody_is_told_to_install_somebody_elses_package() -> None:
     assert subprocess.run(search, cwd=REPO, text=True, stdout=subprocess.PIPE).stdout == ""
     asked = [*search[:5], r"pip install [^\n]*'pyspark-seamark\["]
     assert subprocess.run(asked, cwd=REPO, stdout=subprocess.PIPE).stdout != b""
+
+
+def test_the_same_pandas_is_asked_for_everywhere() -> None:
+    """Below 3: there PySpark's own functions in pandas fail at a struct with a text."""
+    search = ["git", "grep", "--untracked", "-hoE", r"pandas ?>=[0-9.,<]+", "--", ":!tests"]
+    found = subprocess.run(search, cwd=REPO, text=True, stdout=subprocess.PIPE).stdout
+    assert set(found.replace(" ", "").split()) == {"pandas>=2.2,<3"}

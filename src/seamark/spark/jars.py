@@ -123,7 +123,7 @@ def require_pyspark() -> None:
     if spec_of("pandas") is None:
         raise MissingDependencyError(
             "PySpark's mapInArrow needs pandas in the driver, and it is not installed; "
-            "pip install 'pandas>=2.2'"
+            "pip install 'pandas>=2.2,<3'"
         )
 
 

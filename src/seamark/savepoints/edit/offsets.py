@@ -148,7 +148,8 @@ def why_fixed(offset: Any) -> str:
 
 def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]]) -> list[Move]:
     """Return each partition of a Kafka source with its offset now and after `change`. `there`: a
-    topic's partitions at the brokers. Raises SavepointError if two topics become one."""
+    topic's partitions at the brokers. Raises SavepointError if two topics become one, or if one
+    that is read from a position is missing."""
     old = partitions_of(source.offset)
     names = _topics_after(source, change)
     if len(set(names)) < len(names):
@@ -166,7 +167,12 @@ def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]])
         # The brokers may have more partitions than the savepoint: Spark would begin them at their
         # start, which skips nothing.
         topics = came_from if change.only_back else names
-        begun = ((topic, number) for topic in topics for number in there(topic))
+        begun = [(topic, number) for topic in topics for number in there(topic)]
+        if missing := came_from.keys() - {topic for topic, _ in begun}:
+            raise SavepointError(
+                f"source {source.uid!r}: the brokers have no topic {min(missing)!r}, so nothing "
+                "would be read; give the new topic's name, or make it first"
+            )
         for at, offset in change.position(list(dict.fromkeys([*new, *begun]))).items():
             new[at] = min(new[at], offset) if change.only_back and at in new else offset
     new.update(change.partitions)

@@ -80,6 +80,10 @@ def test_another_name_keeps_the_offsets_unless_a_position_is_given() -> None:
     assert plain(begun)[:3] == [("views", n, None, 2) for n in range(3)]
     with pytest.raises(SavepointError, match="two topics have become one"):
         moves(ORDERS, Change(topics={"orders": "returns"}), nothing)
+    for only_back in (True, False):
+        misspelled = Change(topics={"clicks": "veiws"}, position=at(), only_back=only_back)
+        with pytest.raises(SavepointError, match="the brokers have no topic 'veiws'"):
+            moves(CLICKS, misspelled, {"veiws": []}.__getitem__)
 
 
 def test_each_partition_goes_to_the_source_that_reads_it() -> None:
