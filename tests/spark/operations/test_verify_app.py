@@ -1,13 +1,29 @@
-"""`seamark verify --app`: what a program declares, and the programs it refuses before any start."""
+"""`seamark verify --app`: what a program declares, and the programs it refuses before any start.
+
+A program is executed in a process of its own, with a Spark of its own: the first one here; the
+others in the tests' process, by the same `main`.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from seamark.model.errors import UserError
-from seamark.operations.verify_app import AppUnderTest, declared
+from seamark.operations import verify_app
+from seamark.operations.verify_app import (
+    KAFKA_VARIABLE,
+    POSTGRES_VARIABLE,
+    AppUnderTest,
+    declared,
+)
 
 ORDERS = Path(__file__).parents[2] / "chaos" / "app_orders.py"
 
@@ -33,6 +49,26 @@ def test_what_a_program_declares() -> None:
     assert found.not_read == {}
 
 
+@pytest.fixture
+def in_this_process(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(
+        command: Sequence[str], cwd: str, env: Mapping[str, str], **_: Any
+    ) -> subprocess.CompletedProcess[str]:
+        assert command[:3] == [
+            sys.executable, "-c", "from seamark.operations.verify_app import main; main()"
+        ]  # fmt: skip
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", ["-c", *command[3:]])
+            patched.chdir(cwd)
+            for name in (KAFKA_VARIABLE, POSTGRES_VARIABLE):
+                patched.setenv(name, env[name])
+            verify_app.main()
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(verify_app, "subprocess", SimpleNamespace(run=run))
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_a_sink_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     app = program(tmp_path, ('sink_class("orders.db", table="orders")', 'sm.FileSink("out")'))
     found = declared(AppUnderTest(app))
@@ -43,6 +79,7 @@ def test_a_sink_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert "it has no column 'number' (but customer, id); give --id" in found.not_read["to-sqlite"]
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -26,12 +26,13 @@ from seamark.spark.session import spark_session
 from tests.spark.streaming.twins import WRITERS
 spark = spark_session("console")
 read = spark.readStream.schema("id BIGINT, text STRING").option("maxFilesPerTrigger", 1)
-for side, write in WRITERS.items():
-    writer = write(read.json(sys.argv[1]).coalesce(1)).format("console")
-    writer.option("numRows", 2).option("truncate", sys.argv[2]).trigger(availableNow=True)
-    writer.start().awaitTermination()
-    sys.stdout.flush()
-    print("=== end of", side, flush=True)
+for truncate in ("true", "false"):
+    for side, write in WRITERS.items():
+        writer = write(read.json(sys.argv[1]).coalesce(1)).format("console")
+        writer.option("numRows", 2).option("truncate", truncate).trigger(availableNow=True)
+        writer.start().awaitTermination()
+        sys.stdout.flush()
+        print("=== end of", side, flush=True)
 """
 
 
@@ -77,21 +78,25 @@ def test_a_name_that_is_none_of_a_view_leaves_no_server_behind(
     assert not [name for name in left if name.startswith("seamark-rest")]
 
 
-@pytest.mark.parametrize("truncate", ["true", "false"])
-def test_console_prints_as_sparks(tmp_path: Path, truncate: str) -> None:
+def test_console_prints_as_sparks(tmp_path: Path) -> None:
+    """With long texts cut, and whole."""
     for number in range(2):
         rows = [{"id": number * 10 + i, "text": "a long text " * 3} for i in range(3)]
         (tmp_path / f"{number}.json").write_text("\n".join(map(json.dumps, rows)))
     done = subprocess.run(
-        [sys.executable, "-c", CONSOLE, str(tmp_path), truncate],
+        [sys.executable, "-c", CONSOLE, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
         cwd=Path(__file__).parents[3],
     )
-    theirs, ours, _ = (part.strip() for part in done.stdout.split("=== end of"))
-    assert ours.removeprefix("spark\n") == theirs
-    assert theirs.count("only showing top 2 rows") == 2
+    parts = (part.strip() for part in done.stdout.split("=== end of"))
+    cut, cut_by_us, whole, whole_by_us, _ = parts
+    whole = whole.removeprefix("seamark\n")
+    assert cut_by_us.removeprefix("spark\n") == cut
+    assert whole_by_us.removeprefix("spark\n") == whole
+    assert cut.count("only showing top 2 rows") == whole.count("only showing top 2 rows") == 2
+    assert ("a long text a lon..." in cut, "a long text " * 3 in whole) == (True, True)
 
 
 def test_noop_takes_every_row_without_a_location(tmp_path: Path, spark: SparkSession) -> None:
