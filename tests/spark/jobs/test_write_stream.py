@@ -588,16 +588,20 @@ def work():
     rows = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
     writer = sm.write_stream(rows).format("json").option("path", out)
     query = writer.option("checkpointLocation", location).trigger(processingTime="1 second").start()
+    begun.set()
     main.join()
-    time.sleep(5)
+    newest = query.lastProgress
+    wanted = 2 + (newest.batchId if newest else 0)
+    while query.isActive and (query.lastProgress is None or query.lastProgress.batchId < wanted):
+        time.sleep(0.1)
     print("runs", query.isActive, flush=True)
     query.stop()
     [t.join(5) for t in threading.enumerate() if t.name == "seamark-end"]
     print("left", [t.name for t in threading.enumerate() if t.name == "seamark-end"], flush=True)
 
-main = threading.main_thread()
+main, begun = threading.main_thread(), threading.Event()
 threading.Thread(target=work).start()
-time.sleep(20)
+begun.wait(120)
 """
 
 
@@ -611,14 +615,20 @@ def test_a_programs_own_thread_keeps_its_query_when_the_main_thread_has_ended(
 
 
 PROMPT = """
-import os, signal, sys, threading
+import os, pathlib, signal, sys, threading, time
 import seamark as sm
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").getOrCreate()
 job = sm.Job("prompt", sm.CheckpointConfig(storage=os.environ["STORE"], interval="100ms"))
 rows = job.source(spark.readStream.format("rate").load(), uid="rate", replayable=True)
 _ = job.sink(rows.selectExpr("string(value) AS value"), sm.FileSink(os.environ["OUT"]), uid="out")
-threading.Timer(15, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+committed = pathlib.Path(os.environ["STORE"]) / "prompt/epochs/0/committed.json"
+def interrupt():
+    while not committed.exists():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
 levels = spark._jvm.org.apache.logging.log4j.LogManager
 before = levels.getRootLogger().getLevel().toString()
 job.run()
