@@ -120,12 +120,16 @@ def test_a_signal_reaches_the_program(tmp_path: Path, number: signal.Signals) ->
 NO_JOB = "print('hello')\n"
 
 
-@pytest.mark.parametrize(
+OPTIONS = pytest.mark.parametrize(
     "options",
     [["-p", "99999"], ["-s", "/s/a"], ["-n"], ["--claim-mode", "claim"], ["-s", "/s/a", "-n"]],
     ids=" ".join,
 )
-@pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
+GOOD_ENDS = pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
+
+
+@OPTIONS
+@GOOD_ENDS
 def test_a_program_without_a_job_ignores_no_option_silently(
     seamark_run, options: list[str], end: str
 ) -> None:
@@ -134,7 +138,15 @@ def test_a_program_without_a_job_ignores_no_option_silently(
     given = " ".join(option for option in options if option.startswith("-"))
     assert ended.stderr.startswith("seamark: app.py has ended without having run a job: ")
     assert f": {given} had no effect" in ended.stderr
+
+
+@GOOD_ENDS
+def test_a_program_without_a_job_and_without_options_ends_well(seamark_run, end: str) -> None:
     assert seamark_run(NO_JOB + end).returncode == 0
+
+
+@OPTIONS
+def test_a_program_without_a_job_keeps_its_own_exit_code(seamark_run, options: list[str]) -> None:
     assert seamark_run(NO_JOB + "raise SystemExit(5)", options).returncode == 5
 
 
@@ -193,7 +205,7 @@ def test_a_plain_program_without_java_ends_with_a_paragraph(tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.parametrize("value", ["x:y", "x:", "x:0", "x:-1", "x:1.5", "x:" + 5000 * "9"])
+@pytest.mark.parametrize("value", ["x:y", "x:" + 5000 * "9"])
 def test_a_failpoint_that_is_none_ends_with_a_paragraph(tmp_path: Path, value: str) -> None:
     ended = plain(tmp_path, JOB, SEAMARK_FAILPOINT=value)
     assert ended.returncode == 1

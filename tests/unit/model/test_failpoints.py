@@ -9,6 +9,9 @@ import sys
 
 import pytest
 
+from seamark.model import failpoints
+from seamark.model.errors import ConfigurationError
+
 PASS_THREE = """
 from seamark.model import failpoints
 for n in (1, 2, 3):
@@ -58,6 +61,13 @@ def test_it_lives_when_the_point_is_not_reached(armed: str | None) -> None:
     done = run(PASS_THREE, armed)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["1", "2", "3", "end"]
+
+
+@pytest.mark.parametrize("value", ["x:y", "x:", "x:0", "x:-1", "x:1.5", "x:" + 5000 * "9"])
+def test_what_is_no_failpoint_is_refused(value: str) -> None:
+    """How a program and a command end then: `unit/cli/test_run.py`."""
+    with pytest.raises(ConfigurationError, match=f"SEAMARK_FAILPOINT is '{value}'; give name or"):
+        failpoints.arm(value)
 
 
 def test_companions_die_with_it() -> None:
