@@ -11,7 +11,6 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from seamark.api.rest_config import LOOPBACK, RestConfig
 from seamark.dashboard.jobs import Jobs
@@ -95,7 +94,7 @@ def run_dashboard(
     )
     # uvicorn ends at a signal, and then sends it again.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+        signal.signal(number, signal.default_int_handler)
     token = "" if served.token_file or login.header else f"#token={login.token}"
     announce(f"{url_of(config, listener)}/{token}")
     with contextlib.suppress(KeyboardInterrupt):
@@ -110,7 +109,3 @@ def _listen(config: RestConfig) -> socket.socket:
             f"port {config.port} of {config.address} cannot be had ({error.strerror}); give "
             "another --address, or another --port; --port 0 takes any that is free"
         ) from None
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

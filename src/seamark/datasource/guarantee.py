@@ -12,6 +12,7 @@ from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import JobFacts, SinkPart
 from seamark.guarantees.rules import sink_in_checkpoint
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding, FindingCode
 
 CONDITION = (
     "if the plan gives the same rows again: a batch that Spark runs again after its decision is "
@@ -33,8 +34,8 @@ def require_apart(sink: TwoPhaseCommitSink[Any], own: Iterable[str]) -> None:
     shown = isinstance(sink, FilesSink) and any(
         holds(getattr(sink, "path", None), at) for at in own
     )
-    for finding in sink_in_checkpoint(_facts(sink, in_checkpoint=shown)):
-        raise ConfigurationError(finding)
+    for told in sink_in_checkpoint(_facts(sink, in_checkpoint=shown)):
+        raise ConfigurationError(Finding(FindingCode.SK008, *told))
 
 
 def _facts(sink: TwoPhaseCommitSink[Any], *, in_checkpoint: bool = False) -> JobFacts:

@@ -1,4 +1,4 @@
-"""The rules on a declared job. Each is a pure function from the facts to findings of one code.
+"""The rules on a declared job: for each code a pure function from the facts to its findings.
 
 `explain` prints the findings, `Job.run` refuses errors. Rules on real systems are beside the code
 that asks them: the `preflight.py` of each sink, `sources/kafka_admin.py`.
@@ -13,14 +13,15 @@ from seamark.model.findings import Finding, FindingCode, Severity, heaviest_firs
 from seamark.model.guarantee import Guarantee, SinkWay
 
 _REPEATING = (SinkWay.NONE, SinkWay.WRITE_AHEAD_LOG)
+Told = tuple[str, str, str] | tuple[str, str, str, Severity | None]
+"""Subject, what was found and remedy of a finding, and its weight if it is not the code's."""
 
 
-def not_replayable(job: JobFacts) -> Iterator[Finding]:
+def not_replayable(job: JobFacts) -> Iterator[Told]:
     """A failed epoch's rows cannot be read again."""
     for source in job.sources:
         if not source.replayable:
-            yield Finding(
-                FindingCode.SC001,
+            yield (
                 f"source `{source.uid}`",
                 f"{source.description} gives its rows once: those of a failed epoch are gone",
                 f"read {source.uid} from a source that keeps its rows, e.g. put them into Kafka "
@@ -28,12 +29,11 @@ def not_replayable(job: JobFacts) -> Iterator[Finding]:
             )
 
 
-def reads_uncommitted(job: JobFacts) -> Iterator[Finding]:
+def reads_uncommitted(job: JobFacts) -> Iterator[Told]:
     """Rows withdrawn by their producer are read, and then their repetition."""
     for source in job.sources:
         if source.isolation == "read_uncommitted":
-            yield Finding(
-                FindingCode.SC002,
+            yield (
                 f"source `{source.uid}`",
                 "isolation level is read_uncommitted: rows of aborted transactions are read, and "
                 "then their repetition",
@@ -42,12 +42,11 @@ def reads_uncommitted(job: JobFacts) -> Iterator[Finding]:
             )
 
 
-def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
+def skips_lost_rows(job: JobFacts) -> Iterator[Told]:
     """Rows that cannot be read are skipped in silence."""
     for source in job.sources:
         if not source.fails_on_data_loss:
-            yield Finding(
-                FindingCode.SC003,
+            yield (
                 f"source `{source.uid}`",
                 "failOnDataLoss is false: rows deleted by Kafka before they were read are skipped "
                 "in silence",
@@ -72,27 +71,25 @@ def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
                     f"leave {option} out, also of Spark's settings: the epoch then fails and names "
                     "the file"
                 )
-            yield Finding(FindingCode.SC003, f"source `{source.uid}`", found, remedy)
+            yield f"source `{source.uid}`", found, remedy
 
 
-def option_unknown(job: JobFacts) -> Iterator[Finding]:
+def option_unknown(job: JobFacts) -> Iterator[Told]:
     """Spark passes over an option that it does not know."""
     for source in job.sources:
         for name, question in source.unknown_options:
-            yield Finding(
-                FindingCode.SC006,
+            yield (
                 f"source `{source.uid}`",
                 f"{source.description} has no option {name!r}: it is passed over in silence",
                 f"{question}correct the name, or leave it out",
             )
 
 
-def operator_without_uid(job: JobFacts) -> Iterator[Finding]:
+def operator_without_uid(job: JobFacts) -> Iterator[Told]:
     """A changed program cannot find the operator's state."""
     for operator in job.operators:
         if not operator.named:
-            yield Finding(
-                FindingCode.ST001,
+            yield (
                 f"operator `{operator.uid}`",
                 f"{operator.description} has no uid: a restore into a changed program cannot find "
                 "its state",
@@ -100,12 +97,11 @@ def operator_without_uid(job: JobFacts) -> Iterator[Finding]:
             )
 
 
-def replay_changes_rows(job: JobFacts) -> Iterator[Finding]:
+def replay_changes_rows(job: JobFacts) -> Iterator[Told]:
     """An idempotent sink keeps both rows if a replay makes another key."""
     for sink in _idempotent(job):
         for function in sink.varying:
-            yield Finding(
-                FindingCode.ST002,
+            yield (
                 f"sink `{sink.uid}`",
                 f"{function} may give another value in a replay, and {sink.description} overwrites "
                 "only rows of the same key",
@@ -113,12 +109,11 @@ def replay_changes_rows(job: JobFacts) -> Iterator[Finding]:
             )
 
 
-def python_function_unproved(job: JobFacts) -> Iterator[Finding]:
+def python_function_unproved(job: JobFacts) -> Iterator[Told]:
     """Spark takes every Python function for deterministic."""
     for sink in _idempotent(job):
         for function in sink.python:
-            yield Finding(
-                FindingCode.ST003,
+            yield (
                 f"sink `{sink.uid}`",
                 f"{function} is Python, taken for deterministic by Spark: a replay must give the "
                 f"same values to {sink.description}",
@@ -127,11 +122,10 @@ def python_function_unproved(job: JobFacts) -> Iterator[Finding]:
             )
 
 
-def checkpoints_ephemeral(job: JobFacts) -> Iterator[Finding]:
+def checkpoints_ephemeral(job: JobFacts) -> Iterator[Told]:
     """Checkpoints vanish with the program, the machine's start or a clean-up."""
     if reason := "storage is sm.EphemeralStorage" if not job.durable else job.ephemeral:
-        yield Finding(
-            FindingCode.CP001,
+        yield (
             "checkpoint storage",
             f"{reason}: after a crash the job may have to begin anew, with rows missing or written "
             "again",
@@ -140,11 +134,10 @@ def checkpoints_ephemeral(job: JobFacts) -> Iterator[Finding]:
         )
 
 
-def checkpoints_on_one_machine(job: JobFacts) -> Iterator[Finding]:
+def checkpoints_on_one_machine(job: JobFacts) -> Iterator[Told]:
     """Executors elsewhere would write their state to their own disks."""
     if job.on_cluster and job.durable and job.storage.startswith("file:"):
-        yield Finding(
-            FindingCode.CP002,
+        yield (
             "checkpoint storage",
             f"{job.storage} is a local path, and executors run on other machines: each would keep "
             "its part of the state on its own disk",
@@ -152,12 +145,11 @@ def checkpoints_on_one_machine(job: JobFacts) -> Iterator[Finding]:
         )
 
 
-def storage_not_tested(job: JobFacts) -> Iterator[Finding]:
+def storage_not_tested(job: JobFacts) -> Iterator[Told]:
     """Only the check at each start has looked at this kind of store."""
     scheme = job.storage.partition(":")[0]
     if job.durable and scheme not in ("", "file", "hdfs", "s3a", "gs"):
-        yield Finding(
-            FindingCode.CP006,
+        yield (
             "checkpoint storage",
             f"{job.storage}: no test of Seamark's has run on {scheme}:. Each start tries whether "
             "one of eight creators of a file wins, and that is no proof",
@@ -166,12 +158,11 @@ def storage_not_tested(job: JobFacts) -> Iterator[Finding]:
         )
 
 
-def too_few_retained(job: JobFacts) -> Iterator[Finding]:
+def too_few_retained(job: JobFacts) -> Iterator[Told]:
     """A damaged newest checkpoint needs an older one to go back to."""
     needed = job.max_concurrent_checkpoints + 2
     if job.num_retained < needed:
-        yield Finding(
-            FindingCode.CP004,
+        yield (
             "checkpoint num_retained",
             f"it is {job.num_retained}, with max_concurrent_checkpoints "
             f"{job.max_concurrent_checkpoints}: if the newest checkpoint is damaged, none may be "
@@ -180,13 +171,12 @@ def too_few_retained(job: JobFacts) -> Iterator[Finding]:
         )
 
 
-def mode_below_sinks(job: JobFacts) -> Iterator[Finding]:
+def mode_below_sinks(job: JobFacts) -> Iterator[Told]:
     """The checkpoint mode gives away what a sink can do."""
     able = [s.uid for s in job.sinks if s.way not in _REPEATING]
     mode = Guarantee(job.mode)
     if able and mode is not Guarantee.EXACTLY_ONCE:
-        yield Finding(
-            FindingCode.CP005,
+        yield (
             "checkpoint mode",
             f"it is {mode.value}, and {', '.join(f'`{uid}`' for uid in able)} could be written "
             "exactly once",
@@ -194,14 +184,13 @@ def mode_below_sinks(job: JobFacts) -> Iterator[Finding]:
         )
 
 
-def sink_repeats_rows(job: JobFacts) -> Iterator[Finding]:
+def sink_repeats_rows(job: JobFacts) -> Iterator[Told]:
     """The sink writes a replayed epoch's rows again."""
     if Guarantee(job.mode) is not Guarantee.EXACTLY_ONCE:
         return
     for sink in job.sinks:
         if sink.way in _REPEATING:
-            yield Finding(
-                FindingCode.SK001,
+            yield (
                 f"sink `{sink.uid}`",
                 f"{sink.description} ({sink.way.value}) writes the rows of a replayed epoch again",
                 repeated_remedy(sink),
@@ -218,7 +207,7 @@ def repeated_remedy(sink: SinkPart) -> str:
     return remedy
 
 
-def output_mode_not_taken(job: JobFacts) -> Iterator[Finding]:
+def output_mode_not_taken(job: JobFacts) -> Iterator[Told]:
     """The sink adds a row that it should replace, or replaces rows that it should keep."""
     for sink in job.sinks:
         mode = job.output_mode if job.repeats_into(sink) else "append"
@@ -237,10 +226,10 @@ def output_mode_not_taken(job: JobFacts) -> Iterator[Finding]:
                 "take them says so with output_modes"
             )
         fault = f"output mode is {job.output_mode!r}, and {sink.description} would {would}"
-        yield Finding(FindingCode.SK006, f"sink `{sink.uid}`", fault, remedy)
+        yield f"sink `{sink.uid}`", fault, remedy
 
 
-def target_shared(job: JobFacts) -> Iterator[Finding]:
+def target_shared(job: JobFacts) -> Iterator[Told]:
     """Two jobs write one target; or two sinks of one job, rows of which replace others."""
     for sink in job.sinks:
         for other in job.others:
@@ -253,9 +242,8 @@ def target_shared(job: JobFacts) -> Iterator[Finding]:
                 yield _shared(one, place, f"sink `{two.uid}`")
 
 
-def _shared(sink: SinkPart, place: str, who: str) -> Finding:
-    return Finding(
-        FindingCode.SK002,
+def _shared(sink: SinkPart, place: str, who: str) -> Told:
+    return (
         f"sink `{sink.uid}`",
         f"{who} also writes {place}: a reader cannot tell their rows apart, and rows of one key "
         "overwrite each other",
@@ -263,15 +251,14 @@ def _shared(sink: SinkPart, place: str, who: str) -> Finding:
     )
 
 
-def sink_feeds_its_source(job: JobFacts) -> Iterator[Finding]:
+def sink_feeds_its_source(job: JobFacts) -> Iterator[Told]:
     """A sink writes where its own source reads."""
     for sink in job.sinks:
         for source in job.sources_of(sink):
             files = source.uid in sink.read_by
             for place in _targets(sink):
                 if files or place in source.places:
-                    yield Finding(
-                        FindingCode.SK007,
+                    yield (
                         f"sink `{sink.uid}`",
                         f"source `{source.uid}` reads {', '.join(source.places)}, and this sink "
                         f"writes {place}: each epoch's rows come back as input, without an end",
@@ -282,12 +269,11 @@ def sink_feeds_its_source(job: JobFacts) -> Iterator[Finding]:
                     )
 
 
-def sink_in_checkpoint(job: JobFacts) -> Iterator[Finding]:
+def sink_in_checkpoint(job: JobFacts) -> Iterator[Told]:
     """A sink's directory is the job's checkpoint, or shows it to readers."""
     for sink in job.sinks:
         if sink.in_checkpoint:
-            yield Finding(
-                FindingCode.SK008,
+            yield (
                 f"sink `{sink.uid}`",
                 f"it writes {', '.join(_targets(sink))}, where the job's checkpoint is: readers "
                 "take the checkpoint's files for rows, and who tidies up the one deletes the other",
@@ -296,7 +282,7 @@ def sink_in_checkpoint(job: JobFacts) -> Iterator[Finding]:
             )
 
 
-def target_read_uncommitted(job: JobFacts) -> Iterator[Finding]:
+def target_read_uncommitted(job: JobFacts) -> Iterator[Told]:
     """A known reader of the target sees rows before they are committed."""
     own = {
         place: f"source `{source.uid}` of this job"
@@ -311,8 +297,7 @@ def target_read_uncommitted(job: JobFacts) -> Iterator[Finding]:
             readers = [f"job {o.name!r}" for o in job.others if place in o.reads_uncommitted]
             readers += [own[place]] if place in own else []
             if readers:
-                yield Finding(
-                    FindingCode.SK003,
+                yield (
                     f"sink `{sink.uid}`",
                     f"{', '.join(readers)} reads {place} with read_uncommitted: it gets rows of "
                     "aborted transactions, and then their repetition",
@@ -320,7 +305,7 @@ def target_read_uncommitted(job: JobFacts) -> Iterator[Finding]:
                 )
 
 
-def prefix_shared(job: JobFacts) -> Iterator[Finding]:
+def prefix_shared(job: JobFacts) -> Iterator[Told]:
     """Nobody can tell from an open transaction's id whose it is."""
     for sink in job.sinks:
         for place in _prefixes(sink):
@@ -334,9 +319,8 @@ def prefix_shared(job: JobFacts) -> Iterator[Finding]:
                 yield _prefix_shared(one, place, f"sink `{two.uid}` of this job", Severity.NOTE)
 
 
-def _prefix_shared(sink: SinkPart, place: str, who: str, severity: Severity) -> Finding:
-    return Finding(
-        FindingCode.KF002,
+def _prefix_shared(sink: SinkPart, place: str, who: str, severity: Severity) -> Told:
+    return (
         f"sink `{sink.uid}`",
         f"{who} has the same transactional_id_prefix ({place}): the ids differ, but nobody can "
         "tell from the prefix whose transaction is open",
@@ -345,13 +329,12 @@ def _prefix_shared(sink: SinkPart, place: str, who: str, severity: Severity) -> 
     )
 
 
-def prefix_too_long(job: JobFacts) -> Iterator[Finding]:
+def prefix_too_long(job: JobFacts) -> Iterator[Told]:
     """People see a hash instead of the prefix's end."""
     for sink in job.sinks:
         for prefix in map(prefix_of, _prefixes(sink)):
             if len(prefix) > LONGEST_PREFIX:
-                yield Finding(
-                    FindingCode.KF003,
+                yield (
                     f"sink `{sink.uid}`",
                     f"transactional_id_prefix has {len(prefix)} characters: ids hold its first 40 "
                     "and a hash, so permissions by its end do not match",
@@ -371,30 +354,32 @@ def _prefixes(sink: SinkPart) -> list[str]:
     return [place for place in sink.places if place.startswith(TRANSACTIONS)]
 
 
-RULES: tuple[Callable[[JobFacts], Iterator[Finding]], ...] = (
-    not_replayable,
-    reads_uncommitted,
-    skips_lost_rows,
-    option_unknown,
-    operator_without_uid,
-    replay_changes_rows,
-    python_function_unproved,
-    checkpoints_ephemeral,
-    checkpoints_on_one_machine,
-    storage_not_tested,
-    too_few_retained,
-    mode_below_sinks,
-    sink_repeats_rows,
-    output_mode_not_taken,
-    target_shared,
-    sink_feeds_its_source,
-    sink_in_checkpoint,
-    target_read_uncommitted,
-    prefix_shared,
-    prefix_too_long,
-)
+RULES: dict[FindingCode, Callable[[JobFacts], Iterator[Told]]] = {
+    FindingCode.SC001: not_replayable,
+    FindingCode.SC002: reads_uncommitted,
+    FindingCode.SC003: skips_lost_rows,
+    FindingCode.SC006: option_unknown,
+    FindingCode.ST001: operator_without_uid,
+    FindingCode.ST002: replay_changes_rows,
+    FindingCode.ST003: python_function_unproved,
+    FindingCode.CP001: checkpoints_ephemeral,
+    FindingCode.CP002: checkpoints_on_one_machine,
+    FindingCode.CP006: storage_not_tested,
+    FindingCode.CP004: too_few_retained,
+    FindingCode.CP005: mode_below_sinks,
+    FindingCode.SK001: sink_repeats_rows,
+    FindingCode.SK006: output_mode_not_taken,
+    FindingCode.SK002: target_shared,
+    FindingCode.SK007: sink_feeds_its_source,
+    FindingCode.SK008: sink_in_checkpoint,
+    FindingCode.SK003: target_read_uncommitted,
+    FindingCode.KF002: prefix_shared,
+    FindingCode.KF003: prefix_too_long,
+}
 
 
 def declared_findings(job: JobFacts) -> tuple[Finding, ...]:
     """Return the findings of all rules, heaviest first."""
-    return heaviest_first(finding for rule in RULES for finding in rule(job))
+    return heaviest_first(
+        Finding(code, *told) for code, rule in RULES.items() for told in rule(job)
+    )

@@ -20,7 +20,6 @@ from pydantic import (
 
 from seamark.api.config import ExternalizedCheckpointRetention
 from seamark.checkpoint.accepted_losses import AcceptedLoss
-from seamark.checkpoint.executions import ExecutionEnd
 from seamark.model.checkpoint_series import FIGURES
 from seamark.model.checkpoint_statistics import DETAILS, CheckpointStatistics
 from seamark.model.checkpointing_statistics import RestoredCheckpointStatistics
@@ -146,10 +145,6 @@ class RestoredFrom(BaseModel):
     epoch: int
 
 
-def _ended_ms(end: ExecutionEnd | None) -> int:
-    return UNKNOWN if end is None else round(end.ended_at * 1000)
-
-
 class ExecutionPage(Hyphenated):
     """One `Job.run`. A former execution without a recorded end was killed: UNREACHABLE."""
 
@@ -159,7 +154,9 @@ class ExecutionPage(Hyphenated):
     host: str = _of("start.host")
     pid: int = _of("start.pid")
     start_time: Milliseconds = _of("start.started_at")
-    end_time: Annotated[int, BeforeValidator(_ended_ms)] = _of("end")
+    end_time: Annotated[
+        int, BeforeValidator(lambda end: round(end.ended_at * 1000) if end else UNKNOWN)
+    ] = _of("end")
     state: Text
     reason: Annotated[str, BeforeValidator(lambda end: end.reason if end else "")] = _of("end")
     restarts: int

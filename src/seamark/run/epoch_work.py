@@ -222,7 +222,8 @@ class EpochWork:
             return
         rows = max(round(FILL * self._capacity) - left.rows, 0) if self._unaligned else _NO_LIMIT
         full = self._unaligned and left.rows >= self._capacity
-        paused = full or left.size_bytes + self._keyed.waiting_bytes > self._most_bytes
+        waiting = sum(part.persisted for part in self._keyed.figures.values())
+        paused = full or left.size_bytes + waiting > self._most_bytes
         self._intake.set(bool(left.stages) or self._keyed.waiting, paused, rows)
 
     def hold(self, held: bool) -> None:

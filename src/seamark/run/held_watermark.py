@@ -76,11 +76,6 @@ class KeyedEpochs:
             context.setLocalProperty(DEADLINE, deadline)
             context.setLocalProperty(WATERMARKS, json.dumps(self._watermarks))
 
-    @property
-    def waiting_bytes(self) -> int:
-        """The bytes of all chunks that wait."""
-        return sum(part.persisted for part in self.figures.values())
-
     def end(self, epoch: int, find_execution: Callable[[], Any]) -> dict[str, Any]:
         """Hold the watermark of the next epoch back. Return what `CheckpointStore.note_own` takes.
         Called when the tasks of `epoch` have ended, with a way to Spark's `IncrementalExecution`,

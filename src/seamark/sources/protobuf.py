@@ -126,7 +126,7 @@ class ProtobufValues:
             return self._struct(field.message_type, path, within)
         kind, of = _SCALARS[field.type]
         if kind != "enum":
-            return of, _same
+            return of, lambda value: value
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
 
         def symbol(number: int) -> Any:
@@ -139,10 +139,6 @@ class ProtobufValues:
 
 def _is_map(field: Any) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _time(message: Any) -> int:

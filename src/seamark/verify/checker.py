@@ -229,9 +229,10 @@ class Checker:
         else:
             reader.places.append(read.places)
             reader.numbers.append(read.numbers)
+            at = _changes(partitions_of(read.places))
             back = [
                 int(number)
-                for place, number in _firsts(read.places, read.numbers)
+                for place, number in zip(read.places[at], read.numbers[at], strict=True)
                 if place <= reader.ends.get(int(partitions_of(place)), UNKNOWN)
             ]
             self._report(Kind.NON_MONOTONIC_READ, sink, read, np.array(back, np.int64))
@@ -360,21 +361,12 @@ class Checker:
 
 def _changes(values: Any) -> Any:
     """Tell where a run of equal values begins."""
-    if not len(values):
-        return np.zeros(0, bool)
-    return np.r_[True, values[1:] != values[:-1]]
+    return np.r_[True, values[1:] != values[:-1]][: len(values)]
 
 
 def _lasts(values: Any) -> Any:
     """Tell where a run of equal values ends."""
-    if not len(values):
-        return np.zeros(0, bool)
-    return np.r_[values[1:] != values[:-1], True]
-
-
-def _firsts(places: Numbers, numbers: Numbers) -> Any:
-    at = _changes(partitions_of(places))
-    return zip(places[at], numbers[at], strict=True)
+    return _changes(values[::-1])[::-1]
 
 
 def _least(epochs: Any) -> int:

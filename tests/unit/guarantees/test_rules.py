@@ -119,8 +119,8 @@ def test_a_report_is_read_as_it_was_stored() -> None:
 def test_every_rule_has_a_mistake_here() -> None:
     found = set()
     for _, mistake, _, _ in MISTAKES:
-        found |= {rule.__name__ for rule in RULES if list(rule(replace(WELL, **mistake)))}
-    assert found == {rule.__name__ for rule in RULES}
+        found |= {code for code, rule in RULES.items() if list(rule(replace(WELL, **mistake)))}
+    assert found == {*RULES}
 
 
 def test_a_source_of_the_job_that_reads_its_own_sink_uncommitted() -> None:

@@ -265,11 +265,6 @@ class BrokerConnection:
         starts = self._bounded(lambda: wire.offsets(earliest, "read_uncommitted"))
         return {(at.topic, at.partition): start.offset for at, start in starts.items()}
 
-    def ask_any(self, request: Any) -> Any:
-        """Return any broker's answer to a request; raises UnreachableError. For a question to the
-        brokers' access control, which every broker answers alike."""
-        return self.ask(request, self.wire().nodes()[0])
-
     def ask(self, request: Any, node: int) -> Any:
         """Return one broker's answer to a request; raises UnreachableError."""
         (answer,) = self._send([(request, node)])

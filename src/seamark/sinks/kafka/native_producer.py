@@ -43,6 +43,7 @@ class NativeProducer(Producer):
         if config.topic is None:
             raise ValueError("the native producer writes to one topic")
         super().__init__(config)
+        self._topic_name: str = config.topic
         self._library = library
         self._by_partition: dict[int, int] = {}
         self._failure: tuple[int, int] | None = None  # rows, first error code
@@ -52,7 +53,7 @@ class NativeProducer(Producer):
         self._client = self._new_client()
         self._queue = library.queue_get_main(self._client)
         # Asks for the topic's metadata at once: the first row finds its leader known.
-        self._topic = library.topic_new(self._client, config.topic.encode(), None)
+        self._topic = library.topic_new(self._client, self._topic_name.encode(), None)
 
     def _new_client(self) -> int:
         error = ctypes.create_string_buffer(1024)
@@ -127,11 +128,6 @@ class NativeProducer(Producer):
         self.rows = {self._topic_name: self._by_partition}
         if self._transactional:
             self._check(self._library.begin_transaction(self._client))
-
-    @property
-    def _topic_name(self) -> str:
-        assert self._config.topic is not None
-        return self._config.topic
 
     def produce(self, batch: pa.RecordBatch) -> None:
         """See `producer.Producer`."""

@@ -61,7 +61,7 @@ class LastWrites:
         """Of each key the last row, DELETED if its task has deleted it."""
         last = epochs == np.repeat(self.epochs, ends - starts + 1)
         self.right = np.sort(_joined(keys[last], rows[last]))
-        self._written = np.sort(_joined(keys, rows))
+        self.written = np.sort(_joined(keys, rows))
         deleted = np.sort(keys[last & (rows == DELETED)])
         self.may_be_gone = _within(deleted, self.keys)
         """Whether a key's row may have been deleted."""
@@ -72,10 +72,6 @@ class LastWrites:
         self.pending = np.sort(np.concatenate([np.empty(0, np.uint64), *waiting]))
         within = (self.epochs >= asked[0]) & (self.epochs <= asked[1]) & (not self.any_pending)
         self.judged = within & ~_within(self.pending, self.keys)
-
-    def was_written(self, keys: Any, rows: Any) -> Any:
-        """Return for each row whether any epoch has written it."""
-        return _within(self._written, _joined(keys, rows))
 
 
 @dataclass
@@ -185,7 +181,7 @@ class KeyAudit(SinkReading):
         if not wrong.any():
             return
         wrong[known] &= writes.judged[at[known]]
-        written = writes.was_written(keys, rows)
+        written = _within(writes.written, _joined(keys, rows))
         for fault, of_fault in (
             (Fault.OUTDATED, wrong & written),
             (Fault.CHANGED, wrong & ~written),
