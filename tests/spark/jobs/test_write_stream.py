@@ -622,9 +622,9 @@ spark = SparkSession.builder.master("local[2]").getOrCreate()
 job = sm.Job("prompt", sm.CheckpointConfig(storage=os.environ["STORE"], interval="100ms"))
 rows = job.source(spark.readStream.format("rate").load(), uid="rate", replayable=True)
 _ = job.sink(rows.selectExpr("string(value) AS value"), sm.FileSink(os.environ["OUT"]), uid="out")
-committed = pathlib.Path(os.environ["STORE"]) / "prompt/epochs/0/committed.json"
+store = pathlib.Path(os.environ["STORE"])
 def interrupt():
-    while not committed.exists():
+    while not list(store.glob("prompt/epochs/*/committed.json")):
         time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGINT)
 
