@@ -11,6 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import PreCommitError
+from seamark.sinks.sql import database
 from seamark.sinks.sql.database import Session
 from seamark.sinks.sql.tables import outcomes
 from seamark.verify.conformance.steps import attempt, until_proved
@@ -106,3 +108,48 @@ def test_a_call_that_was_left_behind_does_its_work_on_a_line_of_its_own(tmp_path
         assert found["last"] is found["next"]
         assert found["late"] is not found["next"]
         session.close()
+
+
+def _cut_all(place: Place) -> None:
+    """End every other connection to the server, as one that bounds idle sessions does."""
+    if place.url.startswith("postgresql"):
+        place.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        return
+    others = "SELECT id FROM information_schema.processlist WHERE id <> connection_id()"
+    for (number,) in place.execute(f"{others} AND command = 'Sleep'"):
+        place.execute(f"KILL {number}")
+
+
+def test_connections_that_are_cut_while_idle_are_made_anew(
+    served: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "IDLE_S", 0.0)
+    sink = served.sink()
+    at = committer(sink)
+    for epoch in range(2):
+        writer = sink.create_writer(attempt(epoch=epoch))
+        for number in (1, 2):
+            writer.write(batch([10 * epoch + number]))
+            _cut_all(served)
+        assert at.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+        _cut_all(served)
+    assert served.visible() == [1, 2, 11, 12]
+
+
+def test_a_database_that_was_set_back_between_two_batches_fails_the_attempt(
+    served: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a failover: the rows would be found to be lost when they are decided."""
+    monkeypatch.setattr(database, "IDLE_S", 0.0)
+    sink = served.sink()
+    committer(sink)
+    writer = sink.create_writer(attempt())
+    writer.write(batch([1]))
+    (stage,) = served.stages()
+    served.execute(f"DELETE FROM {stage}")
+    writer.write(batch([2]))
+    with pytest.raises(PreCommitError, match="has 1 of the 2 rows"):
+        writer.prepare_commit()

@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -30,6 +31,8 @@ T = TypeVar("T")
 IN_A_FILE = ("sqlite", "duckdb")
 """Dialects whose URL names a file."""
 LOCK_TIMEOUT_S = 10
+IDLE_S = 30.0
+"""The age of an unused connection at which its server, or a proxy, may have cut it."""
 _FORM = "give 'dialect+driver://user:password@host:port/database'"
 _EACH_CONNECTION = {
     "mysql": (
@@ -185,6 +188,7 @@ class _Line:
         self._database = database
         self.thread = CallThread("seamark-sql")
         self.connection: Any = None
+        self.used = time.monotonic()
 
     def transaction(self, work: Callable[[Any], T], file: Path | None) -> T:
         """Do the work in one transaction. `file` must exist."""
@@ -219,6 +223,8 @@ class Session:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._line: _Line | None = None
+        self.renewed = False
+        """Whether a connection was given up because it was idle."""
 
     def run(self, work: Callable[[Any], T], *, limit_s: float = 0.0, create: bool = False) -> T:
         """Return the result of `work`, done in one transaction, which is then committed; or raise
@@ -229,6 +235,9 @@ class Session:
         driver would make another where a disk is not mounted.
         """
         limit_s = limit_s or self._database.timeout_s
+        if self._line is not None and time.monotonic() - self._line.used > IDLE_S:
+            self.close()
+            self.renewed = True
         self._line = line = self._line or _Line(self._database)
         once = partial(line.transaction, work, None if create else self._database.file)
         try:
@@ -244,6 +253,7 @@ class Session:
             if not is_lasting(error):  # half an answer may be left in the connection
                 self.close()
             raise
+        line.used = time.monotonic()
         if self._database.dialect == "duckdb":  # no other process can read while it is open
             self.close()
         return done

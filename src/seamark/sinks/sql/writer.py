@@ -77,26 +77,34 @@ class SqlWriter:
 
     def prepare_commit(self) -> Sequence[SqlCommittable]:
         """See `CommittingWriter`. Each batch is durable already."""
-        self._session.close()
         if self._rows == 0:
+            self._session.close()
             return []
-        failpoints.reached("stage-written")
         named = {c.name for c in self._stage.columns}
         own = (HANDLE, ROW, changes.STAGED_OP)
-        return [
-            SqlCommittable.of(
-                self._context,
-                self._handle,
-                self._rows,
-                place=self._stage.schema or "",
-                stage=self._stage.name,
-                target=self._sink.table_name[1],
-                columns=tuple(c.name for c in self._stage.columns if c.name not in own),
-                types=self._types,
-                keys=self._keys,
-                op=changes.STAGED_OP if changes.STAGED_OP in named else "",
-            )
-        ]
+        made = SqlCommittable.of(
+            self._context,
+            self._handle,
+            self._rows,
+            place=self._stage.schema or "",
+            stage=self._stage.name,
+            target=self._sink.table_name[1],
+            columns=tuple(c.name for c in self._stage.columns if c.name not in own),
+            types=self._types,
+            keys=self._keys,
+            op=changes.STAGED_OP if changes.STAGED_OP in named else "",
+        )
+        if self._session.renewed:  # perhaps to a server that lacks the first batches
+            with self._errors():
+                staged = self._session.run(lambda connection: tables.staged_rows(connection, made))
+            if staged != self._rows:
+                raise PreCommitError(
+                    f"{self._sink.describe()}: its stage has {staged} of the {self._rows} rows it "
+                    "has taken: the database was set back, or somebody changed the stage"
+                )
+        self._session.close()
+        failpoints.reached("stage-written")
+        return [made]
 
     def abort(self) -> None:
         """See `CommittingWriter`. Leftovers are lingering."""
