@@ -115,7 +115,9 @@ def savepoint_of_newest(job: str, storage: str | None, beside: str) -> Savepoint
     """Write a savepoint of the newest checkpoint of a job without a driver; return it. It is a new
     directory beside the path `beside`. Starts a Spark session. Raises SavepointError."""
     directory = _directory(job, storage)
-    target = _beside(storage_uri(beside, "--to"), job)
+    with readable(directory):
+        id_ = open_store(open_storage, directory).read_identity().job_id
+    target = _beside(storage_uri(beside, "--to"), id_)
     return savepoint_of_checkpoint(spark_session("seamark"), directory, target)
 
 

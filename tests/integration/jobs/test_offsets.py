@@ -169,6 +169,9 @@ def test_a_copy_goes_on_elsewhere_and_the_preview_says_what_is_read_again_or_lef
         *asking,
     )  # fmt: skip
     assert [(p["old"], p["new"], p["reread"]) for p in of_job["partitions"]] == [(15, 0, 15)] * 2
+    (made,) = (tmp_path / "of-job").glob("savepoint-*")
+    job_id = json.loads((made / "savepoint.json").read_text())["body"]["job_id"]
+    assert made.name.startswith(f"savepoint-{job_id[:6]}-"), "as that of a running job"
     declare(tmp_path, "third", servers, topic).run(again)
     assert rows(tmp_path, "third") == list(range(30))
     assert counts(tmp_path, "third") == {0: 18 + 15, 1: 13 + 15}

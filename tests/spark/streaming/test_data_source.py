@@ -180,7 +180,7 @@ def test_a_decided_batch_that_spark_plans_anew_is_refused(
     [
         ({"sink": "sqlite", "table": "t"}, "needs the option 'path'"),
         ({"sink": "sqlite", "path": "/t.db", "table": "t", "location": "log"}, "absolute path"),
-        ({"sink": "sqllite"}, "the option sink is 'sqllite'; give one of kafka"),
+        ({"sink": "sqllite"}, "the option sink is 'sqllite'; did you mean 'sqlite'?"),
         ({"sink": "sqlite", "path": "/no/where/t.db", "table": "t"}, "/no/where"),
     ],
 )
