@@ -62,7 +62,7 @@ def topic(**changed: Any) -> dict[str, Any]:
 def test_a_mistake_at_the_brokers(
     changed: dict[str, Any], code: str, severity: Severity, found: str
 ) -> None:
-    (finding,) = kafka._findings(KAFKA, CONTEXT, replace(BROKERS, **changed))
+    (finding,) = kafka.findings(KAFKA, CONTEXT, replace(BROKERS, **changed))
     assert (finding.code.name, finding.weight) == (code, severity)
     assert finding.subject == "sink `out`"
     with pytest.raises(ValueError, match=found):
@@ -70,17 +70,17 @@ def test_a_mistake_at_the_brokers(
 
 
 def test_sound_brokers_and_brokers_that_tell_nothing_have_no_finding() -> None:
-    assert list(kafka._findings(KAFKA, CONTEXT, BROKERS)) == []
+    assert list(kafka.findings(KAFKA, CONTEXT, BROKERS)) == []
     silent = kafka.BrokerFacts(topics={"out": kafka.TopicFacts("out", 0, 3, 3)})
-    assert list(kafka._findings(KAFKA, CONTEXT, silent)) == []
+    assert list(kafka.findings(KAFKA, CONTEXT, silent)) == []
 
 
 def test_a_query_without_a_checkpoint_timeout_is_warned_of() -> None:
     endless = replace(CONTEXT, checkpoint_timeout_s=math.inf)
-    (finding,) = kafka._findings(KAFKA, endless, BROKERS)
+    (finding,) = kafka.findings(KAFKA, endless, BROKERS)
     assert (finding.code.name, finding.weight) == ("KF004", Severity.WARNING)
     assert "longer than transaction_timeout, 900s" in finding.found
-    assert list(kafka._findings(replace(KAFKA, spool=True), endless, BROKERS)) == []
+    assert list(kafka.findings(replace(KAFKA, spool=True), endless, BROKERS)) == []
 
 
 @pytest.mark.parametrize(
