@@ -46,6 +46,12 @@ def read(kafka: LocalKafka, topic: str) -> list[Row]:
     ]
 
 
+def configure(kafka: LocalKafka, topic: str, settings: dict[str, object]) -> None:
+    """Set a topic's settings, and no others."""
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
+        admin.alter_configs([ConfigResource("TOPIC", topic, settings)])
+
+
 def batch(rows: list[tuple[bytes | None, bytes | None]], kind: pa.DataType) -> pa.RecordBatch:
     return pa.record_batch(
         {
@@ -250,8 +256,7 @@ def test_the_largest_row_allowed_fits_into_the_queue(
     if general:
         by_row()
     name, limit = topic(), {"message.max.bytes": 72_000_000}
-    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource("TOPIC", name, {"max.message.bytes": 72_000_000})])
+    configure(kafka, name, {"max.message.bytes": 72_000_000})
     options = {**limit, "message.timeout.ms": 60_000}
     sink, job = kit.sink_on(kafka.bootstrap_servers, name, producer_options=options), kit.new_job()
     write_all(sink, job, batch([(b"key", b"x" * 70_000_000)], pa.binary()))
@@ -266,8 +271,7 @@ def test_small_rows_into_a_topic_of_small_batches(
     if general:
         by_row()
     name, job = topic(), kit.new_job()
-    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource("TOPIC", name, {"max.message.bytes": 10_000})])
+    configure(kafka, name, {"max.message.bytes": 10_000})
     sink = kit.sink_on(kafka.bootstrap_servers, name, producer_options={"compression.type": "none"})
     with kit.committing(sink, kit.driver(job), preflight=True) as committer:
         writer = sink.create_writer(kit.attempt(job))
@@ -286,9 +290,7 @@ def test_a_moment_that_the_topic_does_not_take(kafka: LocalKafka, topic: Topic) 
     """As where a machine's clock is hours ahead of the broker's."""
     name, job = topic(), kit.new_job()
     never = dict.fromkeys(("before", "after"), 0)
-    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        settings = {f"message.timestamp.{which}.max.ms": most for which, most in never.items()}
-        admin.alter_configs([ConfigResource("TOPIC", name, settings)])
+    configure(kafka, name, {f"message.timestamp.{w}.max.ms": most for w, most in never.items()})
     sink = kit.sink_on(kafka.bootstrap_servers, name)
     writer = sink.create_writer(kit.attempt(job))
     with pytest.raises(WriteRefusedError, match="clock of this machine"):
@@ -347,8 +349,7 @@ def test_a_row_without_a_key_for_a_compacted_topic_says_so(
     if general:
         by_row()
     name, job = topic(), kit.new_job()
-    with contextlib.closing(KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)) as admin:
-        admin.alter_configs([ConfigResource("TOPIC", name, {"cleanup.policy": "compact"})])
+    configure(kafka, name, {"cleanup.policy": "compact"})
     sink = kit.sink_on(kafka.bootstrap_servers, name)
     writer = sink.create_writer(kit.attempt(job))
     with pytest.raises(WriteRefusedError, match=r"compact.*without a key"):
