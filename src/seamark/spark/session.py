@@ -55,7 +55,7 @@ def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
     """Return the session of `frame`; without a frame the active session, the program's first one,
     or a new one, local unless spark-submit says otherwise. This thread's active session may not be
     the frame's, and settings made there would not reach the query of the DataFrame."""
-    spark = SparkSession.getActiveSession() if frame is None else frame.sparkSession
+    spark = _active_session() if frame is None else frame.sparkSession
     # Not through a builder: it would give the settings of a new session to the one that is there.
     if spark is None and (first := SparkSession._instantiatedSession) and first._sc._jsc:
         spark = first
@@ -66,6 +66,19 @@ def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
     if pid not in failpoints.companions:
         failpoints.companions.append(pid)
     return spark
+
+
+def _active_session() -> SparkSession | None:
+    spark = SparkSession.getActiveSession()
+    if not isinstance(spark, SparkSession):
+        return spark  # of Spark Connect, or none
+    # Python keeps one for all threads: the clone of an epoch, if a function of foreachBatch has
+    # made a DataFrame. The JVM knows this thread's.
+    active = spark._jvm.org.apache.spark.sql.classic.SparkSession.getActiveSession().get()
+    for known in (spark, SparkSession._instantiatedSession):
+        if known is not None and known._jsparkSession.equals(active):
+            return known
+    return SparkSession(spark._sc, active)
 
 
 def require_stream(dataframe: Any, where: str) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.spark.session import spark_session
 from tests.spark.streaming.twins import Twin, both
 
 WAIT_S = 120.0
@@ -228,6 +229,21 @@ def test_a_function_may_use_its_rows_as_often_as_it_likes(
     seen, kept = both(scenario, tmp_path, session)
     assert seen[0] == (0, False, 2, [1, 2, 7], [1, 2], True)
     assert kept == [1, 2]
+
+
+def test_a_job_begun_after_a_function_has_made_a_dataframe_has_the_programs_session(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    made: list[int] = []
+
+    def function(frame: DataFrame, epoch: int) -> None:
+        made.append(frame.sparkSession.createDataFrame([(7,)], "id LONG").count())
+
+    twin = Twin("seamark", tmp_path / "seamark", spark)
+    twin.add(1)
+    run_all(twin.write(twin.read(spark)).foreachBatch(function).trigger(availableNow=True).start())
+    assert made == [1]
+    assert spark_session("another")._jsparkSession.equals(spark._jsparkSession)
 
 
 @pytest.mark.parametrize(
