@@ -132,3 +132,15 @@ def test_each_extra_brings_what_it_is_for(wheel: Path, tmp_path: Path, extra: st
     run(*pip, "install", "--no-compile", f"{wheel}[{extra}]" if extra else wheel)
     run(*pip, "check")
     run(venv / "bin/python", "-c", f"import seamark as sm; {USES[extra]}")
+
+
+def test_the_oldest_python_finds_a_version_of_every_package(wheel: Path, tmp_path: Path) -> None:
+    """The rest of these tests see the Python that runs them alone; what an extra asks for may be
+    there for later ones only."""
+    oldest = DECLARED["requires-python"].removeprefix(">=")
+    there = ("--only-binary=:all:", "--python-version", oldest, "--target", tmp_path / "none")
+    dry = ("install", "--quiet", "--dry-run", "--ignore-installed", *there)
+    done = subprocess.run(
+        [*PIP, *dry, f"{wheel}[all,verify]"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
