@@ -192,6 +192,22 @@ class SinkCommits:
         counts.already_committed += outcomes.count(CommitOutcome.ALREADY_COMMITTED)
         return outcomes
 
+    def tell_put_back(self, epoch: int, generation: int) -> None:
+        """Log each sink whose system no longer knows of its part of a committed attempt."""
+        for uid in self._attached:
+            attached, stored = self._load(uid, epoch, generation)
+            if not (stored and getattr(attached.committer, "keeps_outcomes", False)):
+                continue
+            again = partial(attached.committer.commit, [committable for committable, _ in stored])
+            outcomes = self._call(uid, "commit", again, CommitFailedError)
+            if {CommitOutcome.LOST, CommitOutcome.UNKNOWN} & {*outcomes}:
+                log.warning(
+                    "sink %s: its system has no record of epoch %d any more, which was committed: "
+                    "if the target was put back from a backup, or made anew, it lacks all rows "
+                    "committed since, and the job goes on without them. seamark audit finds them",
+                    uid, epoch,
+                )  # fmt: skip
+
     def _write_again(self, attached: AttachedSink, lost: Spooled, epoch: int) -> None:
         """Make a transaction's rows visible by the protocol's steps, after it is proved lost."""
         uid = attached.uid
