@@ -194,11 +194,11 @@ class SinkCommits:
 
     def tell_put_back(self, epoch: int, generation: int) -> None:
         """Log each sink whose system no longer knows of its part of a committed attempt."""
-        for uid in self._attached:
-            attached, stored = self._load(uid, epoch, generation)
-            if not (stored and getattr(attached.committer, "keeps_outcomes", False)):
+        for uid, committables in self.stored(epoch, generation).items():
+            committer = self._attached[uid].committer
+            if not (committables and getattr(committer, "keeps_outcomes", False)):
                 continue
-            again = partial(attached.committer.commit, [committable for committable, _ in stored])
+            again = partial(committer.commit, committables)
             outcomes = self._call(uid, "commit", again, CommitFailedError)
             if {CommitOutcome.LOST, CommitOutcome.UNKNOWN} & {*outcomes}:
                 log.warning(
