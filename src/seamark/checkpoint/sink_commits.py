@@ -193,14 +193,15 @@ class SinkCommits:
         return outcomes
 
     def tell_put_back(self, epoch: int, generation: int) -> None:
-        """Log each sink whose system no longer knows of its part of a committed attempt."""
+        """Log each sink whose system no longer knows of its part of a committed attempt. What it
+        still has staged of that becomes visible."""
         for uid, committables in self.stored(epoch, generation).items():
             committer = self._attached[uid].committer
             if not (committables and getattr(committer, "keeps_outcomes", False)):
                 continue
             again = partial(committer.commit, committables)
             outcomes = self._call(uid, "commit", again, CommitFailedError)
-            if {CommitOutcome.LOST, CommitOutcome.UNKNOWN} & {*outcomes}:
+            if {*outcomes} - {CommitOutcome.ALREADY_COMMITTED, CommitOutcome.RETRY}:
                 log.warning(
                     "sink %s: its system has no record of epoch %d any more, which was committed: "
                     "if the target was put back from a backup, or made anew, it lacks all rows "
