@@ -155,7 +155,8 @@ class Coordinator:
             self._commits.preflight()
             decided = failpoints.drive(procedures.recover(self.generation, store, self._commits))
             with ignored("the look for targets put back"):  # a uid may have another kind of sink
-                if (winner := procedures.winner_of(store.epoch(decided))) is not None:
+                winner = procedures.winner_of(store.epoch(decided))
+                if winner is not None and decided not in {loss.epoch for loss in self.losses}:
                     self._commits.tell_put_back(decided, winner)
             self.restored_epoch = self.last_stored = decided
             self.last_committed = self.last_sealed = decided

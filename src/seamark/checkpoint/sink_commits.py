@@ -196,9 +196,9 @@ class SinkCommits:
         """Log each sink whose system no longer knows of its part of a committed attempt. What it
         still has staged of that becomes visible."""
         for uid, committables in self.stored(epoch, generation).items():
-            committer = self._attached[uid].committer
-            if not (committables and getattr(committer, "keeps_outcomes", False)):
-                continue
+            committer, spool = self._attached[uid].committer, self._attached[uid].sink.spool
+            if spool or not (committables and getattr(committer, "keeps_outcomes", False)):
+                continue  # with a spool others may have been committed in their place
             again = partial(committer.commit, committables)
             outcomes = self._call(uid, "commit", again, CommitFailedError)
             if {*outcomes} - {CommitOutcome.ALREADY_COMMITTED, CommitOutcome.RETRY}:
