@@ -154,6 +154,10 @@ class Coordinator:
             self._commits.attach(self.generation, self.identity)
             self._commits.preflight()
             decided = failpoints.drive(procedures.recover(self.generation, store, self._commits))
+            with ignored("the look for targets put back"):  # a uid may have another kind of sink
+                winner = procedures.winner_of(store.epoch(decided))
+                if winner is not None and decided not in {loss.epoch for loss in self.losses}:
+                    self._commits.tell_put_back(decided, winner)
             self.restored_epoch = self.last_stored = decided
             self.last_committed = self.last_sealed = decided
             self.channel_state = store.channel_state(decided)

@@ -192,6 +192,23 @@ class SinkCommits:
         counts.already_committed += outcomes.count(CommitOutcome.ALREADY_COMMITTED)
         return outcomes
 
+    def tell_put_back(self, epoch: int, generation: int) -> None:
+        """Log each sink whose system no longer knows of its part of a committed attempt. What it
+        still has staged of that becomes visible."""
+        for uid, committables in self.stored(epoch, generation).items():
+            committer, spool = self._attached[uid].committer, self._attached[uid].sink.spool
+            if spool or not (committables and getattr(committer, "keeps_outcomes", False)):
+                continue  # with a spool others may have been committed in their place
+            again = partial(committer.commit, committables)
+            outcomes = self._call(uid, "commit", again, CommitFailedError)
+            if {*outcomes} - {CommitOutcome.ALREADY_COMMITTED, CommitOutcome.RETRY}:
+                log.warning(
+                    "sink %s: its system has no record of epoch %d any more, which was committed: "
+                    "if the target was put back from a backup, or made anew, it lacks all rows "
+                    "committed since, and the job goes on without them. seamark audit finds them",
+                    uid, epoch,
+                )  # fmt: skip
+
     def _write_again(self, attached: AttachedSink, lost: Spooled, epoch: int) -> None:
         """Make a transaction's rows visible by the protocol's steps, after it is proved lost."""
         uid = attached.uid

@@ -79,7 +79,7 @@ def stop(
             with writing("Waiting for the savepoint") as show:
                 path = end_with_savepoint(running, savepoint, how.timeout, show, type_, drain=drain)
         except (UserError, OperationFailedError) as error:
-            if asked:
+            if savepoint is not None:
                 raise
             more = f"to end it without a savepoint: seamark stop --no-savepoint {quote(name)}"
             raise type(error)(f"{error}; {more}") from None

@@ -32,14 +32,13 @@ from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.source_offsets import SourceOffsets
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.statistics import EpochFigures
-from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.checkpoint.store import CheckpointStore, JobIdentity, Known
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.files import Directory
 from seamark.files.deadline import CallHangsError, CallThread, Deadline
 from seamark.jobs.job_transactions import checkpointed_job
 from seamark.model.errors import QueryHangsError, SparkDiedError, StoppedError, UserError
 from seamark.model.ignored import ignored
-from seamark.model.kafka_client import TopicIds
 from seamark.model.redaction import Redactor
 from seamark.model.uncaught import say_at_end
 from seamark.protocol.procedures import check_fence
@@ -403,9 +402,9 @@ class StreamRun(QueryRun):
         return max(2, min(self._job.checkpoint.num_retained, int(spark))) - 2
 
     @property
-    def topic_ids(self) -> TopicIds:
-        """The ids of the topics of its Kafka sources, by the sources' uids, at its start."""
-        return self._store.known.topics
+    def known(self) -> Known:
+        """What its lease has of the job at its start."""
+        return self._store.known
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end without a query. Called instead of `start`."""

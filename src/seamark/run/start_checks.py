@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.drained import is_drained
@@ -59,6 +61,23 @@ def offsets_of(spark: Directory, uids: OperatorUids, epoch: int) -> list[Any]:
     return uids.lines_of(read_offsets(spark, epoch))
 
 
+def values_go_by(spark: SparkSession) -> dict[str, str]:
+    """Return the session's settings by which it computes values."""
+    return {key: str(spark.conf.get(key)) for key in _VALUES_GO_BY}
+
+
+def other_values(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """Describe each setting by which the same program computes other values than in its last run. A
+    time zone is the machine's unless it is set."""
+    for key, value in now.items():
+        if value != before.get(key, value):
+            yield (
+                f"{key} is {value}, and was {before[key]} in the job's last run: from here on the "
+                f"same rows may give other values ({_VALUES_GO_BY[key]}), and what state has of "
+                "before stays as it is. Set it as it was, unless that is meant"
+            )
+
+
 class StartChecks:
     """The checks of one run; `settings` are those of Spark for its query alone."""
 
@@ -95,18 +114,9 @@ class StartChecks:
             self._require_channel_state(decided)
 
     def _tell_other_settings(self) -> None:
-        """Log each of Spark's settings by which the same program computes other values than in its
-        last run. A time zone is the machine's unless it is set."""
-        conf = self._plan.spark.conf
-        now = {key: str(conf.get(key)) for key in _VALUES_GO_BY}
-        for key, value in now.items():
-            if value != (before := self._known.settings.get(key, value)):
-                log.warning(
-                    "job %s: %s is %s, and was %s in its last run: from here on the same rows may "
-                    "give other values (%s), and what state has of before stays as it is. Set it "
-                    "as it was, unless that is meant",
-                    self._name, key, value, before, _VALUES_GO_BY[key],
-                )  # fmt: skip
+        now = values_go_by(self._plan.spark)
+        for warning in other_values(self._known.settings, now):
+            log.warning("job %s: %s", self._name, warning)
         self._store.known = replace(self._store.known, settings=now)
 
     @contextlib.contextmanager

@@ -141,6 +141,8 @@ class SavepointRecord:
     `committables` they come before those of the savepoint's epoch, epoch by epoch."""
     offsets_set: bool = False
     """Whether its offsets are not those of its epoch: it is a copy by ``seamark offsets``."""
+    values_by: Mapping[str, str] = field(default_factory=dict)
+    """Other settings of Spark's, by which the job computed its values; empty if unknown."""
 
     def operator(self, uid: str) -> Operator:
         """Return the operator with this uid; raises SavepointError."""

@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import os
+import shutil
 import sqlite3
 import subprocess
 import threading
@@ -535,6 +536,31 @@ def test_at_most_once_skips_an_epoch_that_failed_also_in_a_query_with_state(
     assert count(tmp_path) == (10, 10)
     assert count(tmp_path, "SELECT count(*) FROM t WHERE id BETWEEN 5 AND 9") == (0,)
     assert open_transactions(tmp_path) == []
+
+
+def test_a_target_put_back_from_a_backup_is_told_at_a_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It lacks epochs that the job has committed, and the job went on without a word."""
+    target, backup = tmp_path / "out.db", tmp_path / "backup.db"
+    files(tmp_path, 3)
+
+    def warnings() -> list[str]:
+        caplog.clear()
+        job, rows = bounded_job(tmp_path)
+        job.sink(rows, sm.SQLiteSink(str(target), table="t"), "out")
+        job.run()
+        return [text for text in caplog.messages if "has no record of epoch" in text]
+
+    assert warnings() == []
+    shutil.copy(target, backup)
+    for number in (3, 4):
+        assert warnings() == []
+        (tmp_path / f"in/{number}.json").write_text(json.dumps({"id": number}))
+    assert warnings() == []
+    shutil.copy(backup, target)
+    (warning,) = warnings()
+    assert warning.startswith("sink out: its system has no record of epoch 4 any more")
 
 
 def test_a_savepoint_onto_a_full_disk_names_it_and_the_job_goes_on(

@@ -167,7 +167,7 @@ def test_a_start_in_another_time_zone_is_warned_of(
         job.sink(job.uid(days, "days"), sm.ConsoleSink(), "out")
         caplog.clear()
         job.run()
-        return [text for text in caplog.messages if "its last run" in text]
+        return [text for text in caplog.messages if "last run" in text]
 
     key = "spark.sql.session.timeZone"
     before = spark.conf.get(key)
@@ -176,7 +176,7 @@ def test_a_start_in_another_time_zone_is_warned_of(
         assert run(0) == run(1) == []
         spark.conf.set(key, "America/New_York")
         (warning,) = run(2)
-        assert warning.startswith(f"job days: {key} is America/New_York, and was UTC in its last")
+        assert f"job days: {key} is America/New_York, and was UTC in the job's last" in warning
         assert run(3) == [], "it is told once"
     finally:
         spark.conf.set(key, str(before))

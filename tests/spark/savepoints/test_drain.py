@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -128,6 +132,60 @@ def test_rows_that_arrive_during_a_drain_are_the_next_jobs(
     third.job.stop_with_savepoint(str(tmp_path / "savepoints"), drain=True).result(300)
     third.join()
     assert total(counts(tmp_path, "third")) == ROWS
+
+
+@dataclass(frozen=True)
+class SlowTable(sm.WriteAheadSink):
+    """Into a table of Derby, half a second later."""
+
+    url: str
+
+    def describe(self) -> str:
+        return self.url
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: Any) -> None:
+        rows = [(row["id"],) for batch in batches for row in batch.to_pylist()]
+        time.sleep(0.5)  # an epoch beside it would have read the table by then
+        made = SparkSession.builder.getOrCreate().createDataFrame(rows, "id BIGINT")
+        made.write.jdbc(self.url, "seen", mode="append")
+
+
+def count_up(key: Any, frames: Any, state: Any) -> Iterator[pd.DataFrame]:
+    n = state.get[0] if state.exists else 0
+    yield pd.DataFrame({"id": [n, n + 1]})
+    state.update((n + 1,))
+    state.setTimeoutDuration(1)
+
+
+def test_closing_epochs_read_what_the_epoch_before_has_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two of a drain read the joined table without each other's rows, and wrote a row twice."""
+    url = f"jdbc:derby:memory:{tmp_path.name};create=true"
+    spark.range(0).write.jdbc(url, "seen")
+    events = Events(tmp_path / "in")
+    events.add()
+    config = sm.CheckpointConfig(storage=str(tmp_path / "store"), interval="50ms")
+    job = sm.Job("up", config, "append")
+    rows = job.source(sm.FileSource(str(events.directory), "json", "at BIGINT"), "events")
+    counted = (
+        rows.selectExpr("at * 0 AS zero")
+        .groupBy("zero")
+        .applyInPandasWithState(
+            count_up, "id BIGINT", "n BIGINT", "append", "ProcessingTimeTimeout"
+        )
+    )
+    job.uid(counted, "count")
+    new = counted.selectExpr("bigint(string(id)) AS id").join(
+        spark.read.jdbc(url, "seen"), "id", "left_anti"
+    )
+    job.sink(new, SlowTable(url), uid="out")
+    running = RunningJob(job)
+    running.wait_for_epochs(2)
+    running.job.stop_with_savepoint(str(tmp_path / "savepoints"), drain=True).result(300)
+    running.join()
+    written = sorted(row.id for row in spark.read.jdbc(url, "seen").collect())
+    assert written == [*range(len(written))]
 
 
 PROGRAM = """

@@ -259,6 +259,25 @@ def test_a_new_source_behind_the_watermark_is_warned_of(
     )
 
 
+@pytest.mark.parametrize("saved", [True, False], ids=["savepoint", "checkpoint"])
+def test_a_restore_in_another_time_zone_is_warned_of(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers, saved: bool
+) -> None:
+    """Counts by day went on with other days, and nothing said so."""
+    key = "spark.sql.session.timeZone"
+    path = saved_job(tmp_path, "first", numbers, {"digits": counted})
+    path = path if saved else str(tmp_path / "store/first")
+    second = declare(tmp_path, "second", numbers, {"digits": counted})
+    assert second.restore_plan(path).warnings == ()
+    before = str(spark.conf.get(key))
+    try:
+        spark.conf.set(key, "Asia/Tokyo")
+        (warning,) = second.restore_plan(path).warnings
+    finally:
+        spark.conf.set(key, before)
+    assert f"{key} is Asia/Tokyo, and was {before} in the job's last run" in warning
+
+
 def test_a_source_of_another_kind_does_not_go_on_from_an_offset(
     spark: SparkSession, tmp_path: Path, numbers: Numbers
 ) -> None:

@@ -103,13 +103,14 @@ def test_a_savepoints_directory_is_relative_to_where_it_was_typed(
     assert f'"{tmp_path.as_uri()}/sp"'.encode() in b"".join(driver.bodies)
 
 
+@pytest.mark.parametrize("drain", [(), ("--drain",)])
 def test_a_savepoint_that_nobody_asked_for_does_not_hold_up_a_stop_unseen(
-    tmp_path: Path, driver: Listener
+    tmp_path: Path, driver: Listener, drain: tuple[str, ...]
 ) -> None:
     job = Job(tmp_path / "store", driver, "file:///s")
     cause = {"failure-cause": {"class": "OSError", "stack-trace": "OSError: disk full"}}
     job.answers("stop", cause, "savepoints")
-    ended = call("stop", "clicks")
+    ended = call("stop", "clicks", *drain)
     assert ended.exit_code == 4
     assert "disk full; to end it without a savepoint: seamark stop --no-savepoint clicks" in (
         ended.stderr

@@ -46,6 +46,7 @@ def topic(**changed: Any) -> dict[str, Any]:
         (topic(error_code=7), "SV002", ERROR, "answers 7"),
         (topic(may=frozenset({"DESCRIBE"})), "SV003", ERROR, "not authorised to write topic 'out'"),
         ({"limits_ms": (900_000, 60_000)}, "KF005", ERROR, "900s is above .* of 60s"),
+        (topic(retention_ms=60_000), "KF005", WARNING, r"above retention.ms of topic 'out', 60s"),
         ({"ids_denied": True}, "SV003", ERROR, "transactional ids that begin with 'shop'"),
         ({"others": ("shop-x1-0c9e41d2aa07-g1-w-0",)}, "KF002", WARNING, "such as 'shop-x1-"),
         (topic(replicas=1, in_sync=1, least_in_sync=1), "KF006", WARNING, "1 replica"),
@@ -71,6 +72,8 @@ def test_a_mistake_at_the_brokers(
 
 def test_sound_brokers_and_brokers_that_tell_nothing_have_no_finding() -> None:
     assert list(kafka.findings(KAFKA, CONTEXT, BROKERS)) == []
+    kept = replace(BROKERS, **topic(retention_ms=-1))
+    assert list(kafka.findings(KAFKA, CONTEXT, kept)) == []
     silent = kafka.BrokerFacts(topics={"out": kafka.TopicFacts("out", 0, 3, 3)})
     assert list(kafka.findings(KAFKA, CONTEXT, silent)) == []
 

@@ -23,25 +23,7 @@ class Difference:
 def diff(old: SavepointRecord, new: SavepointRecord) -> list[Difference]:
     """Return the differences, first of the savepoints as a whole, then by uid. It does not matter
     when and where they were taken, and how their state is divided into files."""
-    differences = [
-        Difference("savepoint", "", what, getattr(old, what), getattr(new, what))
-        for what in (
-            "job_id",
-            "job_name",
-            "epoch",
-            "type",
-            "spark_version",
-            "state_backend",
-            "partitions",
-            "watermark_ms",
-        )
-        if getattr(old, what) != getattr(new, what)
-    ]
-    differences += [
-        Difference("savepoint", "", key, old.settings.get(key), new.settings.get(key))
-        for key in sorted({**old.settings, **new.settings})
-        if old.settings.get(key) != new.settings.get(key)
-    ]
+    differences = [*_by_uid("savepoint", {"": _own(old)}, {"": _own(new)})]
     differences += _by_uid(
         "source",
         {s.uid: {"offset": s.offset} for s in old.sources},
@@ -81,6 +63,21 @@ def _of_operator(operator: Operator) -> dict[str, Any]:
             facts[f"{at}key schema"] = family.key_schema
             facts[f"{at}value schema"] = family.value_schema
     return facts
+
+
+def _own(savepoint: SavepointRecord) -> dict[str, Any]:
+    names = (
+        "job_id",
+        "job_name",
+        "epoch",
+        "type",
+        "spark_version",
+        "state_backend",
+        "partitions",
+        "watermark_ms",
+    )
+    settings = {**savepoint.settings, **savepoint.values_by}
+    return {name: getattr(savepoint, name) for name in names} | dict(sorted(settings.items()))
 
 
 def _by_uid(

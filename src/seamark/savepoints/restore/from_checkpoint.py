@@ -60,7 +60,7 @@ class CheckpointOrigin(Origin):
         metadata = read_log(files, f"offsets/{self.epoch}")[0]
         self._offsets = job.program.uids.lines_of(read_offsets(files, self.epoch))
         commit = read_log(files, f"commits/{self.epoch}")[0]
-        self.settings = metadata["conf"]
+        self.settings, self.values_by = metadata["conf"], source.read_known().settings
         self.watermark_ms = before(int(commit.get("nextBatchWatermarkMs", 0)))
         # Only Spark reads or writes these rows, so the format version does not matter.
         layout = StateLayout(

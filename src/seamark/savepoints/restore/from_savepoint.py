@@ -116,6 +116,7 @@ class SavepointOrigin(Origin):
         )
         self.job_id, self.epoch = record.job_id, record.epoch
         self.watermark_ms, self.offsets_set = record.watermark_ms, record.offsets_set
+        self.values_by = record.values_by
         self.settings = {
             **record.settings,
             **new_settings(record, job.backend, job.partitions or record.partitions),

@@ -64,6 +64,8 @@ class Origin(ABC):
     watermark_ms: int
     settings: Mapping[str, str]
     """Spark's settings of the new query, as its offset log will hold them."""
+    values_by: Mapping[str, str]
+    """Those by which its job computed values, as far as they are known."""
 
     @abstractmethod
     def parts(self, wanted: PlannedState | None) -> Parts:

@@ -24,6 +24,7 @@ from seamark.model.errors import (
     SavepointError,
     SeamarkError,
 )
+from seamark.run.start_checks import other_values, values_go_by
 from seamark.savepoints.record import (
     NOT_KNOWN,
     SAVEPOINT,
@@ -284,7 +285,12 @@ class _Planning:
                 ),
             ),
             sinks=tuple(origin.sinks()),
-            warnings=(*_unnamed_warnings(uids), *self._warnings, *origin.warnings()),
+            warnings=(
+                *_unnamed_warnings(uids),
+                *self._warnings,
+                *origin.warnings(),
+                *other_values(origin.values_by, values_go_by(self._spark)),
+            ),
             problems=tuple(self._problems),
         )
         if wanted is not None:

@@ -63,7 +63,7 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
         store.spark_files.uri,
         epoch,
         target,
-        SavedJob(identity.job_id, identity.name, uids, topics=store.read_known().topics),
+        SavedJob(identity.job_id, identity.name, uids, known=store.read_known()),
     )
 
 

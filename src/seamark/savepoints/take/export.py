@@ -27,10 +27,10 @@ from seamark.checkpoint.spark_files import (
     read_log,
     read_offsets,
 )
+from seamark.checkpoint.store import Known
 from seamark.files import Directory, in_threads
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError
-from seamark.model.kafka_client import TopicIds
 from seamark.savepoints.record import (
     TAKING,
     Operator,
@@ -59,15 +59,15 @@ _SYNCS_AT_ONCE = 4
 @dataclass(frozen=True)
 class SavedJob:
     """The exported epoch's job, as in the savepoint's record. `sinks`: the type of each by its uid.
-    `directory`: the place of its records (a URI), if it has uncommitted transactions. `topics`: the
-    ids of its sources' topics."""
+    `directory`: the place of its records (a URI), if it has uncommitted transactions. `known`: what
+    its newest lease has."""
 
     job_id: str
     name: str
     uids: OperatorUids
     sinks: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
-    topics: TopicIds = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,7 @@ def _record(
         partitions=int(state.settings[PARTITIONS]),
         watermark_ms=before(watermark_ms),
         settings=state.settings,
+        values_by=job.known.settings,
         sources=tuple(
             _source(job, n, offset)
             for n, offset in sorted(dict(zip(lines, state.offsets, strict=True)).items())
@@ -166,7 +167,7 @@ def _record(
 
 def _source(job: SavedJob, number: int, offset: Any) -> Source:
     uid = job.uids.of_source(number)
-    kind, topics = job.uids.source_kinds.get(uid, ""), job.topics.get(uid, {})
+    kind, topics = job.uids.source_kinds.get(uid, ""), job.known.topics.get(uid, {})
     return Source(uid, number, offset, kind, topics)
 
 

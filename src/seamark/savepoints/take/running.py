@@ -228,7 +228,7 @@ class _Taking:
                 run.spark_location,
                 epoch,
                 path,
-                SavedJob(identity.job_id, identity.name, run.uids, sinks, run.uri, run.topic_ids),
+                SavedJob(identity.job_id, identity.name, run.uids, sinks, run.uri, run.known),
                 self.type_,
                 Beside(
                     str(run.query.runId) if run.query else "",

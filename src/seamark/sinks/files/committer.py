@@ -28,6 +28,8 @@ O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
 class FileCommitter(StagingCommitter["FileSink"]):
     """Holds no open file. Any thread may call."""
 
+    keeps_outcomes = False
+
     def __init__(self, sink: "FileSink", context: SinkContext) -> None:
         super().__init__(sink, context, log, f"directory {sink.path}")
         self._pending = open_pending(sink.path, context.hadoop.under(sink.hadoop))

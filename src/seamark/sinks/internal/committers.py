@@ -56,6 +56,9 @@ class StagingCommitter(Generic[S]):
     """A committer of a `StagingSink`. `target` is the sink's in errors, by default its own
     description."""
 
+    keeps_outcomes = True
+    """Whether its system knows of a commit for as long as nobody alters its past."""
+
     def __init__(
         self, sink: S, context: SinkContext, log: logging.Logger, target: str = ""
     ) -> None:

@@ -19,7 +19,7 @@ from seamark.model.packages import install_command
 from seamark.sinks.internal.servers import Findings
 from seamark.sinks.kafka import msk_iam, native_library, options, topic_facts
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
-from seamark.sinks.kafka.topic_facts import LEAST_IN_SYNC, TopicFacts
+from seamark.sinks.kafka.topic_facts import LEAST_IN_SYNC, RETENTION, TopicFacts
 from seamark.sinks.kafka.transactional_id import capped, owner, parse
 
 if TYPE_CHECKING:
@@ -279,6 +279,18 @@ def transactions_unusable(sink: "KafkaSink", name: str, facts: BrokerFacts) -> F
             f"transaction timeout {sink.transaction_timeout_s:g}s is above the broker's {_LIMIT} "
             f"of {limit_s:g}s",
             f"lower transaction_timeout to at most {limit_s:g}s, or raise {_LIMIT} at the broker",
+        )
+    topic = facts.topics.get(sink.topic or "")
+    kept_ms = -1 if topic is None or topic.retention_ms is None else topic.retention_ms
+    if 0 <= kept_ms < sink.transaction_timeout_s * 1000:
+        yield Finding(
+            FindingCode.KF005,
+            name,
+            f"transaction timeout {sink.transaction_timeout_s:g}s is above {RETENTION} of topic "
+            f"{sink.topic!r}, {kept_ms / 1000:g}s: while the job is down, brokers delete the rows "
+            "of a transaction that is committed later",
+            f"raise {RETENTION} of the topic, or lower transaction_timeout",
+            Severity.WARNING,
         )
     if facts.ids_denied:
         yield Finding(

@@ -11,7 +11,7 @@ from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 _log = logging.getLogger(__name__)
 
 LEAST_IN_SYNC = "min.insync.replicas"
-_LARGEST = "max.message.bytes"
+_LARGEST, RETENTION = "max.message.bytes", "retention.ms"
 UNKNOWN, INVALID, DENIED = 3, 17, 29
 
 
@@ -24,6 +24,7 @@ class TopicFacts:
     least_in_sync: ``min.insync.replicas``; None if it may not be read.
     partitions: their number.
     largest_bytes: the limit of a batch; None if it may not be read.
+    retention_ms: how long it keeps rows, -1 for ever; None if it may not be read.
     """
 
     name: str
@@ -34,6 +35,7 @@ class TopicFacts:
     least_in_sync: int | None = None
     partitions: int = 0
     largest_bytes: int | None = None
+    retention_ms: int | None = None
 
 
 def ask(broker: BrokerConnection, names: Sequence[str]) -> dict[str, TopicFacts]:
@@ -45,7 +47,7 @@ def ask(broker: BrokerConnection, names: Sequence[str]) -> dict[str, TopicFacts]
     except KafkaError as error:
         raise UnreachableError(f"{type(error).__name__}: {error}") from error
     there = [topic["name"] for topic in described if not topic["error_code"]]
-    settings = settings_of(broker, "TOPIC", there, (LEAST_IN_SYNC, _LARGEST))
+    settings = settings_of(broker, "TOPIC", there, (LEAST_IN_SYNC, _LARGEST, RETENTION))
     return {topic["name"]: _facts(topic, settings.get(topic["name"], {})) for topic in described}
 
 
@@ -80,4 +82,5 @@ def _facts(topic: Mapping[str, Any], settings: Mapping[str, int]) -> TopicFacts:
         settings.get(LEAST_IN_SYNC),
         len(partitions),
         settings.get(_LARGEST),
+        settings.get(RETENTION),
     )

@@ -14,13 +14,16 @@ import org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator;
 public final class SeamarkDrain {
   public static final class Held extends AvailableNowDataStreamWrapper {
     private final SeamarkDrain drain;
+    private final Runnable before;
 
-    public Held(SparkDataStream source, SeamarkDrain drain) {
+    public Held(SparkDataStream source, Runnable before, SeamarkDrain drain) {
       super(source);
+      this.before = before;
       this.drain = drain;
     }
 
     public Offset latestOffset(Offset start, ReadLimit limit) {
+      if (this.before != null) this.before.run();
       if (start == null || !this.drain.another) return start;
       String json = start.json().trim();
       if (!isText(json)) return start;
@@ -49,10 +52,11 @@ public final class SeamarkDrain {
       while (each.hasNext()) {
         scala.Tuple2 one = (scala.Tuple2) each.next();
         SparkDataStream source = (SparkDataStream) one._1();
+        Runnable before = source instanceof Runnable ? (Runnable) source : null;
         if (source instanceof AvailableNowDataStreamWrapper) {  // SeamarkIntake's
           source = ((AvailableNowDataStreamWrapper) source).delegate();
         }
-        held.put(new Held(source, this), one._2());
+        held.put(new Held(source, before, this), one._2());
       }
       this.stream.uniqueSources_$eq((scala.collection.immutable.Map)
           scala.collection.immutable.Map$.MODULE$.from(

@@ -23,7 +23,7 @@ import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
  * it back when the sources are wrapped: before the first batch is planned.
  */
 public final class SeamarkIntake extends SeamarkSearch {
-  public static final class Taken extends AvailableNowDataStreamWrapper {
+  public static final class Taken extends AvailableNowDataStreamWrapper implements Runnable {
     private final SparkDataStream source;
     private final SeamarkIntake intake;
     private boolean asked = true;
@@ -34,8 +34,11 @@ public final class SeamarkIntake extends SeamarkSearch {
       this.intake = intake;
     }
 
+    /** Also for SeamarkDrain, whose class loader does not know this class. */
+    public void run() { this.intake.awaitRelease(); }
+
     public Offset latestOffset(Offset start, ReadLimit limit) {
-      this.intake.awaitRelease();
+      this.run();
       Offset known = this.intake.committed(this.delegate());
       if (known == null) return this.newest(start, this.lower(limit));
       String json = known.json();

@@ -27,6 +27,7 @@ def test_everything_that_differs_is_named_once(tmp_path: Path) -> None:
         old,
         epoch=9,
         settings={"spark.sql.shuffle.partitions": "6"},
+        values_by={"spark.sql.session.timeZone": "UTC"},
         sources=(replace(old.sources[0], offset={"clicks": {"0": 8}}), Source("more", 2, None)),
         operators=(
             replace(operator, stores=(replace(store, families=families),)),
@@ -38,6 +39,7 @@ def test_everything_that_differs_is_named_once(tmp_path: Path) -> None:
     assert diff(old, new) == [
         Difference("savepoint", "", "epoch", 7, 9),
         Difference("savepoint", "", "spark.sql.shuffle.partitions", "3", "6"),
+        Difference("savepoint", "", "spark.sql.session.timeZone", None, "UTC"),
         Difference("source", "clicks", "offset", *offsets),
         Difference("source", "rates", "present", True, False),
         Difference("source", "more", "present", False, True),
