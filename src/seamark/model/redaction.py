@@ -153,8 +153,8 @@ def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
     secrets, and the passwords in URIs. Looks into dataclasses, mappings and sequences."""
     if isinstance(value, str):
         secrets = {value} if value and is_secret_name(name) else set()
-        for password in re.findall(r"://[^\s/@:]*:([^\s@]+)@", value):
-            secrets.add(password)
+        for until in "@", "/?#":  # a password may hold slashes, or, unquoted, an @
+            secrets.update(re.findall(rf"://[^\s/@:]*:([^\s{until}]+)@", value))
         for text in (value, unquote(value)):  # as in ?odbc_connect=…%3BPWD%3D…
             secrets.update(assigned[0].strip("'\"") for assigned in _assigned_secrets(text))
         return secrets

@@ -140,6 +140,7 @@ def test_known_secrets_go_wherever_they_stand() -> None:
     found = secrets_in({"to-db": sink})
     assert found == {"p%40ss-word", SECRET, "kafka-pass", "inner-pass", "clicks", "false"}
     assert secrets_in([{"headers": {"X-Any": "header-value"}}]) == {"header-value"}
+    assert "p@ss-word" in secrets_in("mysql://me:p@ss-word@db/x?at=a@b")
     hide = Redactor(found, public=["clicks-per-minute"])
     assert hide("clicks-per-minute has false") == "clicks-per-minute has false"
     text = f"tried p@ss-word, p%40ss-word, {SECRET} and kafka-pass with acks all: inner-pass"

@@ -252,6 +252,17 @@ def test_a_client_that_reads_slowly_but_reads_gets_all_of_it(port: int) -> None:
     assert found.endswith(LARGE)
 
 
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", ""])
+def test_a_body_is_json_whatever_its_client_calls_it(port: int, kind: str) -> None:
+    """As typed: curl -d '{"n": 1}' says that it sends a form."""
+    of_kind = [f"Content-Type: {kind}"] if kind else []
+    with connect(port) as line:
+        line.sendall(request("/echo", *of_kind, "Content-Length: 8", method="POST") + b'{"n": 1}')
+        read_until(line, b'{"n":1}')
+        line.sendall(request("/echo", *of_kind, "Content-Length: 8", method="POST") + b"not json")
+        read_until(line, b"JSON")
+
+
 def test_one_connection_serves_many_requests(short: None, port: int) -> None:
     with connect(port) as line:
         for number in range(12):

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.packages import load_driver
@@ -34,6 +34,10 @@ _SETTINGS: dict[str, Any] = {
     # Rows are sent as UTF-8; a role's or a URL's other encoding would make other letters of them.
     "client_encoding": "UTF8",
 }
+# As libpq takes it apart: a password may hold a ? and a #, which elsewhere begin other parts.
+_URL = re.compile(r"(postgres(?:ql)?)://(?:([^@/]*)@)?([^/?]*)(/[^?]*)?(?:\?(.*))?", re.S)
+_HOST = r"(?:\[[^\]]*\]|[^:,@\[\]]*)(?::\d*)?"
+_HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*")
 _SECRET_OPTION = re.compile(r"(?i)(password=)[^&]*")
 
 BEGIN = (
@@ -59,31 +63,31 @@ class Server:
     def __init__(self, url: str, timeout_s: float = 20.0) -> None:
         self.url = url
         self.timeout_s = timeout_s
-        try:
-            parts = urlsplit(url)
-            database = unquote(parts.path.lstrip("/"))
-            good = parts.scheme in ("postgresql", "postgres") and "\0" not in unquote(url)
-            user, _, server = parts.netloc.rpartition("@")
-            secret = user.partition(":")[2]
-        except ValueError:
-            good = False
-        if not good:
+        parts = _URL.fullmatch(url)
+        scheme, user, server, path, query = parts.groups("") if parts else [""] * 5
+        # What is left of a password that ends at its own '@' or '/', or no number for a port.
+        cut = "@" in (server if user else path) or not _HOSTS.fullmatch(server)
+        if not scheme or cut or "\0" in unquote(url):
             # Never show the text: it may hold a password.
             raise ConfigurationError(
                 "PostgresSink: url is not a PostgreSQL URL; give "
-                "'postgresql://user:password@host:5432/database'"
+                "'postgresql://user:password@host:5432/database', with '@' and '/' in the password "
+                "written as %40 and %2F"
             )
-        options = dict(parse_qsl(parts.query.replace("+", "%2B")))  # libpq leaves a + as it is
-        secrets = [unquote(secret), *(v for k, v in options.items() if "password" in k.lower())]
+        database, secret = unquote(path[1:]), user.partition(":")[2]
+        options = dict(parse_qsl(query.replace("+", "%2B")))  # libpq leaves a + as it is
+        secrets = [
+            secret,
+            unquote(secret),
+            *(v for k, v in options.items() if "password" in k.lower()),
+        ]
         self._secrets = sorted({s for raw in secrets if raw for s in (raw, quote(raw, safe=""))})
         name = unquote(user.partition(":")[0])
-        server = server or options.get("host", "")
-        self.place = f"{database or options.get('dbname') or name} at {server or 'localhost'}"
+        host = server or options.get("host") or "localhost"
+        self.place = f"{database or options.get('dbname') or name} at {host}"
         shown = f"{user.partition(':')[0]}{':***' if secret else ''}@" if user else ""
-        query = _SECRET_OPTION.sub(r"\1***", parts.query)
-        self.shown = f"{parts.scheme}://{shown}{parts.netloc.rpartition('@')[2]}{parts.path}" + (
-            f"?{query}" if query else ""
-        )
+        query = _SECRET_OPTION.sub(r"\1***", query)
+        self.shown = f"{scheme}://{shown}{server}{path}" + (f"?{query}" if query else "")
 
     def connect(self) -> Any:
         """Return a connection in autocommit mode; raises the driver's Error."""

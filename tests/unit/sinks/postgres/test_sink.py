@@ -27,6 +27,9 @@ URL = "postgresql://app:secret@db:5432/shop"
         ({"url": "host=db password=secret"}, "not a PostgreSQL URL"),
         ({"url": "mysql://app:secret@db/shop"}, "not a PostgreSQL URL"),
         ({"url": "postgresql://app:secret@[db/shop"}, "not a PostgreSQL URL"),
+        ({"url": "postgresql://app:p@secret@db:5432/shop"}, "%40"),
+        ({"url": "postgresql://app:p/secret@db:5432/shop"}, "%2F"),
+        ({"url": "postgresql://app:12/secret@db:5432/shop"}, "%2F"),
         ({"url": 5}, "url is a int"),
         ({"table": "a.b.c"}, "'schema.name'"),
         ({"table": ""}, "'schema.name'"),
@@ -50,6 +53,24 @@ def test_what_it_says_of_itself() -> None:
     assert "secret" not in repr(sink)
     assert "app:***@db:5432/shop" in repr(sink)
     assert sink.way is SinkWay.TWO_PHASE_COMMIT
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "shown"),
+    [
+        ("postgresql://app:p?secret@db:5432/shop", "shop at db:5432", "app:***@db:5432/shop"),
+        ("postgresql://app:p#secret@db:5432/shop#1", "shop#1 at db:5432", "app:***@db:5432/shop#1"),
+        ("postgres://a:5432,[::1]:5433/shop?user=me@x", "shop at a:5432,[::1]:5433", "me@x"),
+        ("postgresql://me@%2Ftmp/b@c", "b@c at %2Ftmp", "me@%2Ftmp/b@c"),
+        ("postgresql://app:secret@?host=h", "app at h", "app:***@?host=h"),
+        ("postgresql://", " at localhost", "postgresql://"),
+    ],
+)
+def test_a_url_is_taken_apart_as_libpq_does(url: str, place: str, shown: str) -> None:
+    server = Server(url)
+    assert server.place == place
+    assert server.shown.endswith(shown)
+    assert "secret" not in f"{server.shown} {server.said(Exception(url))}"
 
 
 def test_the_expressions_and_what_no_column_holds() -> None:
