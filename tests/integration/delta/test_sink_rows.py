@@ -249,6 +249,24 @@ def test_a_row_is_changed_beside_others_in_a_directory_of_such_a_name(tmp_path: 
     assert found == [(1, "b", "new"), (2, "b", "b"), (3, "b", "c")]
 
 
+def test_a_text_with_the_name_of_nulls_directory_is_not_made_null(tmp_path: Path) -> None:
+    """A MERGE writes both into one file, as null."""
+    name = "__HIVE_DEFAULT_PARTITION__"
+    given = pa.record_batch([[1, 2, 3], [None, name, "b"], ["a", "b", "c"]], schema=SCHEMA)
+    appending = made(tmp_path / "t", partition_by=["part"])
+    by_key = dataclasses.replace(appending, keys=["id"])
+    committer = by_key.create_committer(driver())
+    committer.preflight()
+    writer = by_key.create_selective_writer(attempt(epoch=1))
+    (refused,) = writer.write_accepted(given)
+    assert (refused.index, name in refused.reason) == (1, True)
+    assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    assert sorted((row["id"], row["part"]) for row in rows(by_key)) == [(1, None), (3, "b")]
+    write(appending, given)
+    with pytest.raises(PreflightError, match=rf"\({name}\) in its partition column 'part'; UPDATE"):
+        by_key.create_committer(driver()).preflight()
+
+
 def test_rows_are_cut_by_every_partition_type() -> None:
     day = datetime.date(2026, 1, 2)
     given = pa.record_batch(

@@ -81,12 +81,14 @@ def fresh_database(server: MariaDBServer) -> Iterator[str]:
 
 @contextlib.contextmanager
 def of_new_sessions(server: MariaDBServer, which: str) -> Iterator[None]:
-    """Other defaults of the server's: "cut short", "serializable", "timed" or "idle"."""
+    """Other defaults of the server's: "cut short", "serializable", "timed", "idle" or "no
+    copy"."""
     maria = "MariaDB" in server.execute("SELECT @@version")[0][0]
     settings: dict[str, object] = {
         "cut short": CUT_SHORT,
         "serializable": {"tx_isolation" if maria else "transaction_isolation": "'SERIALIZABLE'"},
         "timed": {"max_statement_time": 0.00001} if maria else {"max_execution_time": 1},
+        "no copy": {"alter_algorithm": "'INSTANT'"} if maria else {},
         "idle": {"wait_timeout": 1, **({"idle_transaction_timeout": 1} if maria else {})},
     }[which]
     with contextlib.closing(server.connect()) as root, root.cursor() as cursor:

@@ -41,12 +41,14 @@ def database(server: MariaDBServer) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("mode", ["xa", "staged", "upsert", "changes"])
-@pytest.mark.parametrize("which", ["cut short", "serializable", "timed"])
+@pytest.mark.parametrize("which", ["cut short", "serializable", "timed", "no copy"])
 def test_settings_of_new_sessions(
     server: MariaDBServer, database: str, mode: str, which: str
 ) -> None:
-    """They would show a part of a table, refuse a delete, or begin and chain transactions."""
+    """They would show a part of a table, refuse a delete or a stage's CHECKs, or begin and chain
+    transactions."""
     target = target_on(server, database, mode)
+    target.execute("ALTER TABLE orders ADD CHECK (id < 100)")
     with of_new_sessions(server, which):
         committer = target.committer()
         for epoch in range(2):

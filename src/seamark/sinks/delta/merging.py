@@ -19,7 +19,7 @@ from seamark.contracts.text_forms import since_1970
 from seamark.files import RowDirectory
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.delta.committable import DataFile
-from seamark.sinks.delta.writer import is_too_long
+from seamark.sinks.delta.writer import NULLS, is_nulls, is_too_long
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.parquet import int96_columns, parquet_file
@@ -31,7 +31,7 @@ _NEAR_US = 9_214_000_000_000_000
 _INEXACT = re.compile(r'"(?:float|double|decimal\((?:1[6-9]|[23]\d),\d+\))"')
 """In a schema: NaN is outside of its file's bounds, and a decimal's bounds are doubles."""
 _CUT_OFF = "\ufffd"
-SHORTEN = "UPDATE that text to a shorter one, or DELETE all rows with it"
+SHORTEN = "UPDATE that text to another, shorter one, or DELETE all rows with it"
 REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
 
@@ -125,13 +125,17 @@ def bounded(schema: Any) -> dict[str, str]:
     }
 
 
-def too_long(table: Any) -> str:
-    """Return what is wrong with a partition that delta-rs cannot write again; "" for nothing. An
-    append has named its directory by a digest."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    for name in table.metadata().partition_columns:
-        if is_too_long(name, actions[f"partition.{name}"].combine_chunks()).any():
-            return f"the table has rows with {TOO_LONG} in its partition column {name!r}"
+def too_long(table: Any, *, in_directories: bool = True) -> str:
+    """Return what is wrong with a partition that delta-rs cannot write again as it is; "" for
+    nothing. An append has named its directory by a digest. `in_directories`: a name's length is
+    bounded."""
+    columns = table.metadata().partition_columns
+    actions = pa.table(table.get_add_actions(flatten=True)) if columns else {}
+    for name in columns:
+        values = actions[f"partition.{name}"].combine_chunks()
+        long = in_directories and is_too_long(name, values).any()
+        if what := TOO_LONG if long else NULLS if is_nulls(values).any() else "":
+            return f"the table has rows with {what} in its partition column {name!r}"
     return ""
 
 

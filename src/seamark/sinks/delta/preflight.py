@@ -109,10 +109,11 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
                 finding = Finding(FindingCode.SV005, name, found, remedy or "CAST or rename it")
                 raise PreflightError(finding) from error
             table = load(sink, hadoop)
-        if table is not None and sink.keys and (what := merging.misread(table, files, set())):
+        is_merged = table is not None and sink.keys
+        if is_merged and (what := merging.misread(table, files, set())):
             yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
         in_directories = stored.is_local(sink.path) or sink.path.startswith("hdfs:")
-        if table is not None and sink.keys and in_directories and (what := merging.too_long(table)):
+        if is_merged and (what := merging.too_long(table, in_directories=in_directories)):
             yield Finding(FindingCode.SV005, name, what, merging.SHORTEN)
     if start or not missing:
         yield from findings(table, sink, context, name)

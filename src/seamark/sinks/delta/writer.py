@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
 
 _ENTRY = re.compile(r"_delta_log/(\d{20})\.json")
+NULLS = f"a text that a MERGE makes null ({NULL_NAME})"
 UNFIT_FOR_MERGE = "a date or time is too far for delta-rs's MERGE, or a text is not UTF-8"
 
 
@@ -109,6 +110,7 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
             refused.add(_is_fatal(column), UNFIT_FOR_MERGE)
         for name in self._partition_by:
             refused.add(is_too_long(name, batch.column(name)), TOO_LONG)
+            refused.add(is_nulls(batch.column(name)), NULLS)
         return refused.rows()
 
     def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
@@ -119,6 +121,14 @@ def _directory(column: str, value: str | None) -> str:
     """Return a directory's name. The log has the value, so a digest stands for a long one."""
     name = f"{quote(column, safe='')}={NULL_NAME if value is None else quote(value, safe='')}"
     return name if len(name) <= LONGEST_NAME_BYTES else digest(name, 32)
+
+
+def is_nulls(values: pa.Array) -> Any:
+    """Return which values delta-rs's MERGE would write into null's file, as null."""
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return np.zeros(len(values), bool)
+    found = pc.equal(values, pa.scalar(NULL_NAME, values.type))
+    return pc.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
 def is_too_long(name: str, values: pa.Array) -> Any:

@@ -45,7 +45,8 @@ SELECT s.attname, (s.atttypid, s.atttypmod, s.attcollation) <>
   (t.atttypid, t.atttypmod, t.attcollation)
 FROM pg_attribute s LEFT JOIN pg_attribute t ON t.attrelid = to_regclass(%s)
   AND t.attname = s.attname AND NOT t.attisdropped
-WHERE s.attrelid = to_regclass(%s) AND s.attnum > 0 AND NOT s.attisdropped ORDER BY s.attnum
+WHERE s.attrelid = to_regclass(%s) AND s.attnum > 0 AND NOT s.attisdropped
+  AND s.attgenerated = '' ORDER BY s.attnum
 """
 """A stage's columns, each with whether the target's has another type."""
 _DELETED = f"{changes.STAGED_OP} = '{DELETE}'"
@@ -102,8 +103,8 @@ class StageWriter(CopyWriter):
                     rule = f" CONSTRAINT {named} CHECK ({deletes} OR {cast})"
             parts.append(f"{quoted(c.name)} {type_}{c.type.collation}{rule}")
         stage = quoted(table.schema, self._stage)
-        constraints, indexes = rules(connection, table, self._columns, stage, deletes)
-        listed = ", ".join(parts + constraints)
+        others, indexes = rules(connection, table, self._columns, stage, deletes)
+        listed = ", ".join(parts + others)
         make = f"CREATE TABLE {stage} ({listed}) WITH (autovacuum_enabled = false)"
         connection.execute("; ".join([make, *indexes]))
         return stage

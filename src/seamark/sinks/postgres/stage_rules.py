@@ -48,17 +48,27 @@ FROM part HAVING bool_or(partdefid = 0 AND NOT whole) AND NOT EXISTS (
 """Whether a partitioned table has a place for the row, if no other columns tell. The newest
 partition comes first: most rows are for it. A `whole` table takes all rows, by their hashes."""
 _GENERATED = """
-SELECT format('CONSTRAINT "generated %%s"', a.attnum), format('num_nulls((%%s)::%%s) <= %%s',
-  pg_get_expr(d.adbin, d.adrelid), format_type(a.atttypid, a.atttypmod), 1 - a.attnotnull::int)
-FROM pg_attribute a JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
-WHERE a.attrelid = to_regclass(%(table)s) AND a.attgenerated = 's' AND NOT EXISTS (
-  SELECT FROM pg_depend p WHERE (p.refclassid, p.refobjid) = ('pg_class'::regclass, a.attrelid)
-  AND p.refobjsubid <> a.attnum AND p.refobjsubid <> ALL (%(given)s::int4[])
-  AND ((p.classid, p.objid) = ('pg_attrdef'::regclass, d.oid)
-    OR (p.classid, p.objid, p.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum::int4)))
+SELECT name, value, is_asked_for FROM (
+  SELECT a.attname::text AS name, pg_get_expr(d.adbin, d.adrelid) AS value,
+    a.attgenerated = 's' OR a.attnotnull AS is_made, EXISTS (
+      SELECT FROM pg_constraint
+      WHERE conrelid = a.attrelid AND contype <> 'n' AND a.attnum = ANY (conkey)
+    ) OR EXISTS (
+      SELECT FROM pg_depend p JOIN pg_index i ON i.indexrelid = p.objid
+      JOIN pg_class c ON c.oid = i.indexrelid
+      WHERE p.classid = 'pg_class'::regclass AND p.refclassid = p.classid
+      AND (p.refobjid, p.refobjsubid) = (a.attrelid, a.attnum)
+      AND (c.relam = 403 OR i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)) AS is_asked_for
+  FROM pg_attribute a JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
+  WHERE a.attrelid = to_regclass(%(table)s) AND a.attgenerated <> '' AND NOT EXISTS (
+    SELECT FROM pg_depend p WHERE (p.refclassid, p.refobjid) = ('pg_class'::regclass, a.attrelid)
+    AND p.refobjsubid <> a.attnum AND p.refobjsubid <> ALL (%(given)s::int4[])
+    AND ((p.classid, p.objid) = ('pg_attrdef'::regclass, d.oid)
+      OR (p.classid, p.objid, p.objsubid) = ('pg_class'::regclass, a.attrelid, a.attnum::int4)))
+) generated WHERE is_made OR is_asked_for
 """
-"""Whether the generated columns have a value, as far as the given ones tell. (A text too long for
-one is cut here.)"""
+"""The generated columns of which the given ones tell the value, each with whether a constraint or
+an index asks for it: then the stage has it too. (A text too long for another one is cut here.)"""
 _INDEXES = """
 WITH field AS (
   SELECT i.indexrelid, pg_get_expr(i.indpred, i.indrelid) AS condition,
@@ -98,7 +108,10 @@ SELECT what FROM (
   SELECT format('trigger %%I', tgname), '{}' FROM pg_trigger
   WHERE tgrelid = to_regclass(%(table)s) AND NOT tgisinternal AND tgenabled <> 'D'
 ) late
-WHERE names <@ %(names)s AND (names = '{}' OR NOT names @> %(keys)s OR %(keys)s = '{}'
+WHERE names <@ (%(names)s || ARRAY(
+  SELECT attname::text FROM pg_attribute
+  WHERE attrelid = to_regclass(%(table)s) AND attgenerated <> ''
+)) AND (names = '{}' OR NOT names @> %(keys)s OR %(keys)s = '{}'
   OR NOT names <@ %(keys)s) ORDER BY what
 """
 
@@ -106,11 +119,26 @@ WHERE names <@ %(names)s AND (names = '{}' OR NOT names @> %(keys)s OR %(keys)s 
 def rules(
     connection: Any, table: Table, columns: Sequence[Column], stage: str, exempt: str
 ) -> tuple[list[str], list[str]]:
-    """Return the constraints of a stage with these columns, and statements that make its indexes.
-    `exempt` is a condition of rows that they do not bind."""
+    """Return what a stage with these columns has besides, generated columns and constraints, and
+    statements that make its indexes. `exempt` is a condition of rows that they do not bind."""
     names = [column.name for column in columns]
     given = {"table": table.sql, "given": [column.number for column in columns], "names": names}
-    checks, indexes, others = [], [], False
+    own, checks, indexes, others = [], [], [], False
+    if any(column.computed for column in table.columns):
+        for name, value, is_asked_for in connection.execute(_GENERATED, given).fetchall():
+            column = table.find(name)
+            assert column is not None
+            type_ = column.type
+            if is_asked_for:
+                columns = [*columns, column]
+                own.append(
+                    f"{quoted(name)} {type_.base or type_.shown}{type_.collation} "
+                    f"GENERATED ALWAYS AS (CASE WHEN NOT ({exempt}) THEN {value} END) STORED"
+                )
+                value = quoted(name)
+            nulls = f"num_nulls(({value})::{type_.shown}) <= {int(not column.not_null)}"
+            checks.append((f'CONSTRAINT "generated {column.number}"', nulls))
+    given["given"] = [column.number for column in columns]
     for name, condition, numbers, keys in connection.execute(_CHECKS, given).fetchall():
         if numbers is None:
             checks.append((name, condition))
@@ -123,8 +151,6 @@ def rules(
                 indexes.append((like, "true", length))
         else:
             others = True
-    if any(column.computed for column in table.columns):
-        checks += connection.execute(_GENERATED, given).fetchall()
     if table.kind == "p":
         checks += connection.execute(_PARTITIONS, given).fetchall()
     for made, condition, length in connection.execute(_INDEXES, given) if others else ():
@@ -133,7 +159,7 @@ def rules(
         like = match[1].removesuffix(f" WHERE {condition}")
         indexes.append((like, condition or "true", length))
     return (
-        [f"{name} CHECK ({exempt} OR {condition})" for name, condition in checks],
+        own + [f"{name} CHECK ({exempt} OR {condition})" for name, condition in checks],
         [  # expressions are tried on each row; a row is in it that may be too long for it
             f"CREATE INDEX ON {stage} USING {like} WHERE NOT ({exempt}) AND ({condition}) "
             f"AND {length} > {_LONG_BYTES}"
