@@ -35,8 +35,16 @@ public final class SeamarkIntake extends SeamarkSearch {
     }
 
     public Offset latestOffset(Offset start, ReadLimit limit) {
-      this.intake.awaitRelease();
+      if (!this.intake.atEnd) this.intake.awaitRelease();
       Offset known = this.intake.committed(this.delegate());
+      Offset next = this.next(known, start, limit);
+      if (next == null || known != null && next.json().equals(known.json())) {
+        this.intake.awaitRelease();
+      }
+      return next;
+    }
+
+    private Offset next(Offset known, Offset start, ReadLimit limit) {
       if (known == null) return this.newest(start, this.lower(limit));
       String json = known.json();
       String text = json.trim();
@@ -92,7 +100,11 @@ public final class SeamarkIntake extends SeamarkSearch {
   private volatile boolean heartbeat;
   private volatile boolean paused;
   private volatile long rows = -1L;
+  private volatile boolean atEnd;
   private boolean held;
+
+  /** From now on `hold` lets batches with new rows pass: it holds the end of a bounded query. */
+  public void holdAtEnd() { this.atEnd = true; }
 
   /** Holds the next batch until it is called with false: before Spark plans the batch. */
   public synchronized void hold(boolean held) {
