@@ -181,10 +181,10 @@ class EpochQueue:
 
     @property
     def awaits_spark(self) -> bool:
-        """Whether no epoch with a timeout of its own is under way, and Spark may begin the next."""
+        """Whether no epoch is under way, each of which has a timeout of its own: Spark may wait for
+        a commit, with the next one or with its query's end."""
         with self.changed:
-            held = self.holds_back or (self.in_turn and self.is_full)
-            return not held and self.undecided() is None
+            return not (self.holds_back or self.in_progress())
 
     def undecided(self, after: int = -1) -> EpochProgress | None:
         """Return the oldest epoch after `after` not known to be decided."""

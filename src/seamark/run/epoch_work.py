@@ -93,12 +93,14 @@ def _bytes(session: SparkSession, text: str) -> int:
 
 class EpochWork:
     """Runs the tasks of a query's epochs. `state` is the channel state of the last committed epoch;
-    `once`: the query has one epoch; `tables`: it reads tables. Raises UserError if this version of
-    Spark does not let its sources be held."""
+    `once`: the query has one epoch; `tables`: it reads tables; `ends`: Spark ends it when it has
+    read all there is. Raises UserError if this version of Spark does not let its sources be held,
+    unless it is for the end alone."""
 
     def __init__(
         self, tasks: EpochTasks, checkpoint: CheckpointConfig, state: ChannelState,
         keyed: KeyedEpochs, spark: SparkSession, *, once: bool = False, tables: bool = False,
+        ends: bool = False,
     ) -> None:  # fmt: skip
         self._tasks = tasks
         self._lanes = LaneTasks(tasks)
@@ -113,16 +115,23 @@ class EpochWork:
         self._lock = threading.Lock()
         self._keyed = keyed
         self._intake = None
-        self._tables = tables
-        if self._unaligned or state.stages or keyed.waiting or tables:
+        self._holds = False
+        self._holding: int | None = None
+        needed = self._unaligned or state.stages or keyed.waiting or tables
+        if needed or ends:
             try:
                 self._intake = loaded_class(spark._jvm, "SeamarkIntake").newInstance()
             except (Py4JError, TypeError) as error:
+                if not needed:
+                    return
                 raise UserError(
                     "unaligned checkpoints, and tables that a query joins, need to hold the "
                     "sources of Spark's query, which this version of Spark does not allow "
                     f"({error}); leave them out"
                 ) from None
+            if not tables:
+                self._intake.holdAtEnd()
+            self._holds = tables or ends
             self.limit_intake(state)
 
     def attach(self, spark: SparkSession, location: str) -> None:
@@ -226,9 +235,11 @@ class EpochWork:
         paused = full or left.size_bytes + waiting > self._most_bytes
         self._intake.set(bool(left.stages) or self._keyed.waiting, paused, rows)
 
-    def hold(self, held: bool) -> None:
-        """Keep Spark from planning a next epoch that reads tables; with False, let it. Called when
-        an epoch's tasks have ended, and when it is committed."""
-        if self._tables:
-            assert self._intake is not None
-            self._intake.hold(held)
+    def hold(self, epoch: int, held: bool) -> None:
+        """Keep Spark from planning a next epoch that reads tables, and from ending a bounded query;
+        with False, let it. Called when an epoch's tasks have ended, and when it is committed."""
+        if self._intake is not None and self._holds:
+            with self._lock:
+                if held or epoch == self._holding:  # a later epoch may have been processed by now
+                    self._holding = epoch
+                    self._intake.hold(held)

@@ -20,6 +20,7 @@ from seamark.api.declarations import DeclaredSink
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
 from seamark.run.python_values import taking
+from seamark.spark.plan_functions import AsGiven
 from seamark.spark.session import require_stream, spark_schema
 from seamark.spark.spark_versions import arrow_schema
 
@@ -122,7 +123,7 @@ def process(
     one_of(mode, _MODES, f"process {uid!r}: mode")
     zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
     columns = columns_of(schema, f"process {uid!r}")
-    made = Process(uid, function, mode, arrow_schema(columns, zone))
+    made = Process(uid, AsGiven(function), mode, arrow_schema(columns, zone))
     named = {"schema": made.schema.names}
     if mode == "row":  # whose dicts keep one of two columns of a name
         named["input"] = dataframe.columns

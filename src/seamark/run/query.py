@@ -270,6 +270,7 @@ class StreamRun(QueryRun):
             self._spark,
             once=once,
             tables=self.coordinator.epochs.in_turn,
+            ends="availableNow" in self._trigger,
         )
         lent = _ACCEPT_LEFTOVERS | (real_time.ON_THE_SESSION if self._real_time else {})
         self._open.enter_context(lent_settings(self._spark, lent))
@@ -496,7 +497,7 @@ class StreamRun(QueryRun):
             self._store.note_own(epoch, **self._keyed.end(epoch, stream.lastExecution))
             left = replace(left, event_times=self._keyed.event_times)
             self._work.limit_intake(left)
-            self._work.hold(True)
+            self._work.hold(epoch, True)
         self._end_epoch(epoch, tasks, left)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
         self._gathering.after_epoch(tasks)
@@ -628,7 +629,7 @@ class StreamRun(QueryRun):
     def after_commit(self, epoch: int) -> Mapping[str, Callable[[], object]]:
         """Write the manifest and report the checkpoint to the sources and `on_committed`."""
         assert self.coordinator.identity is not None
-        self._work.hold(False)
+        self._work.hold(epoch, False)
         return {
             "offsets for lag tools": partial(self._source_offsets.completed, epoch),
             "report of the checkpoint": partial(

@@ -1,13 +1,18 @@
 """Finds functions in the plan of a sink's rows: those with other values in a replay, those with the
-epoch's time, and Python's. Each with its column and, if known, its line in the program."""
+epoch's time, and Python's. Each with its column and, if known, its line in the program.
+
+`AsGiven` keeps a function that is in no plan as a plan would.
+"""
 
 import ast
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext, cloudpickle
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame
 
 from seamark.guarantees.facts import PlannedFunction
@@ -15,6 +20,25 @@ from seamark.spark.java.compiled import loaded_class
 from seamark.spark.plans import analysed
 
 _LONGEST_SQL = 60
+
+
+class AsGiven:
+    """A function for tasks, as it is now. PySpark pickles a function when it is given; one that is
+    pickled later would have the variables of another moment, e.g. those of a loop's last turn."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        context = SparkContext._active_spark_context
+        pickled: Any = context._pickled_broadcast_vars if context else set()
+        pickled.clear()
+        self._command = CloudPickleSerializer().dumps(function)
+        self._broadcasts = list(pickled)  # a task gets those that are pickled with its command
+        pickled.clear()
+
+    def __call__(self, *given: Any) -> Any:
+        """Call the function, in a task."""
+        if "_function" not in vars(self):
+            self._function = cloudpickle.loads(self._command)
+        return self._function(*given)
 
 
 def varying_functions(frame: DataFrame, declared_at: str = "") -> tuple[PlannedFunction, ...]:

@@ -15,6 +15,7 @@ from seamark.contracts.idempotent import IdempotentSink
 from seamark.contracts.sink import OUTPUT_MODES, CommittingWriter, SinkContext, WriterContext
 from seamark.contracts.write_ahead import require_done
 from seamark.model.guarantee import SinkWay
+from seamark.spark.plan_functions import AsGiven
 from seamark.spark.plans import frame_of, scala_class
 
 _BATCH_ID = "streaming.sql.batchId"
@@ -58,7 +59,7 @@ def for_each_row(f: Any) -> Callable[[DataFrame, int], None]:
             if hasattr(f, name):
                 called_with(getattr(f, name), 1 + (name == "open"), f"foreach: {name}", wanted)
                 setattr(checked, name, _done(getattr(f, name), f"foreach: {name}"))
-    of_partition = DataStreamWriter._construct_foreach_function(checked)
+    of_partition = AsGiven(DataStreamWriter._construct_foreach_function(checked))
 
     def each_row(rows: DataFrame, epoch: int) -> None:
         context = rows.sparkSession.sparkContext

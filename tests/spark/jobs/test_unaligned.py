@@ -244,6 +244,27 @@ def test_a_function_gives_timestamps(tmp_path: Path) -> None:
         assert [at.astimezone(timezone.utc) for at in found] == [moment] * count
 
 
+def test_a_function_is_taken_as_it_is_when_declared(tmp_path: Path) -> None:
+    """As PySpark takes that of `mapInArrow`, also where a sink's tasks call it."""
+    fill(tmp_path)
+    job = sm.Job("job", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    source = sm.FileSource(str(tmp_path / "in"), format="json", schema="id BIGINT", ending="latest")
+    rows = job.source(source, "in").where("id = 0")
+    for name in ("a", "b"):
+
+        def named(row: dict[str, int]) -> dict[str, str]:
+            return {"name": name}  # noqa: B023
+
+        made = sm.process(rows, named, "name STRING", uid=name, mode="row")
+        job.sink(made, sm.FileSink(str(tmp_path / f"direct-{name}")), f"direct-{name}")
+        step = made.where("name > ''")
+        job.sink(step, sm.FileSink(str(tmp_path / f"step-{name}")), f"step-{name}")
+    job.run()
+    for place in ("step", "direct"):
+        for name in ("a", "b"):
+            assert pq.read_table(tmp_path / f"{place}-{name}").to_pylist() == [{"name": name}]
+
+
 @pytest.fixture
 def zone_of_java(spark: SparkSession) -> Iterator[None]:
     before = spark.conf.get("spark.sql.session.timeZone")

@@ -338,6 +338,49 @@ def test_a_table_a_view_and_a_table_again(tmp_path: Path, spark: SparkSession) -
     assert both(scenario, tmp_path, spark) == (True, True, [10, 20, 30])
 
 
+def test_a_bounded_query_of_sparks_ends_when_its_function_has_returned(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """A program may ask `spark.streams` or a listener for its end, and read the target then."""
+
+    def scenario(twin: Twin) -> Any:
+        twin.add(1)
+        twin.add(2)
+        got: list[int] = []
+
+        def function(rows: DataFrame, batch: int) -> None:
+            if batch == 1:  # of an ended query the end is seen within this time
+                deadline = time.monotonic() + 3
+                while time.monotonic() < deadline and spark.streams.active:
+                    time.sleep(0.05)
+            got.extend(row.id for row in rows.collect())
+            if fails and batch == 1:
+                raise KeyError("of the last batch")
+
+        raised = []
+        for fails in (False, True):
+            writer = twin.write(twin.read(), f"fails-{fails}").foreachBatch(function)
+            writer.trigger(availableNow=True).start()
+            for one in spark.streams.active:
+                try:
+                    one.awaitTermination()
+                except StreamingQueryException as error:
+                    raised.append("of the last batch" in str(error))
+            assert sorted(got) == [1, 2]
+            got.clear()
+        until(lambda: len(listener.ended) == 2)
+        said = ["of the last batch" in str(event.exception) for event in listener.ended]
+        listener.ended.clear()
+        return raised, said
+
+    listener = Listener()
+    spark.streams.addListener(listener)
+    try:
+        assert both(scenario, tmp_path, spark) == ([True], [False, True])
+    finally:
+        spark.streams.removeListener(listener)
+
+
 def test_a_stop_waits_for_the_function_and_is_no_error(tmp_path: Path, spark: SparkSession) -> None:
     def scenario(twin: Twin) -> Any:
         called = threading.Event()

@@ -166,6 +166,38 @@ def test_foreach_with_a_function(tmp_path: Path, spark: SparkSession) -> None:
     assert both(scenario, tmp_path, spark) == ["1", "2"]
 
 
+def test_foreach_takes_its_function_as_it_is(tmp_path: Path, spark: SparkSession) -> None:
+    """When given: PySpark pickles it then. A function made in a loop keeps the loop's variable of
+    its turn. It may have broadcast variables and accumulators."""
+
+    def scenario(twin: Twin) -> Any:
+        twin.add(1, 2)
+        queries, sizes = [], spark.sparkContext.broadcast({"a": 10, "b": 20})
+        seen = spark.sparkContext.accumulator(0)
+        directory = twin.directory
+        for name in ("a", "b"):
+            (directory / name).mkdir()
+
+            def write(row: Row) -> None:
+                (directory / name / str(row.id + sizes.value[name])).touch()  # noqa: B023
+                seen.add(1)
+
+            writer = twin.write(twin.read(), name).foreach(write)
+            queries.append(writer.trigger(processingTime="0 seconds").start())
+        for query in queries:
+            query.processAllAvailable()
+        twin.add(3)
+        name = "none"
+        for query in queries:
+            query.processAllAvailable()
+            query.stop()
+        files = {n: sorted(f.name for f in (directory / n).iterdir()) for n in ("a", "b")}
+        return files, seen.value
+
+    files = {"a": ["11", "12", "13"], "b": ["21", "22", "23"]}
+    assert both(scenario, tmp_path, spark) == (files, 6)
+
+
 @pytest.mark.parametrize("form", ["function", "object"])
 def test_foreach_fails_where_rows_would_not_be_done(
     tmp_path: Path, spark: SparkSession, form: str

@@ -19,7 +19,7 @@ def test_spark_is_not_late_with_an_epoch_that_waits_for_a_commit(in_turn: bool) 
     progress = EpochProgress(0, 1, AttemptState.SEALED, started_s=0.0)
     epochs.begin(progress)
     epochs.add(progress)
-    assert epochs.awaits_spark is not in_turn
+    assert not epochs.awaits_spark
     assert epochs.is_full is in_turn
     epochs.committed(progress)
     assert epochs.awaits_spark

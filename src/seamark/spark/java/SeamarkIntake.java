@@ -35,11 +35,19 @@ public final class SeamarkIntake extends SeamarkSearch {
     }
 
     /** Also for SeamarkDrain, whose class loader does not know this class. */
-    public void run() { this.intake.awaitRelease(); }
+    public void run() { if (!this.intake.atEnd) this.intake.awaitRelease(); }
 
     public Offset latestOffset(Offset start, ReadLimit limit) {
       this.run();
       Offset known = this.intake.committed(this.delegate());
+      Offset next = this.next(known, start, limit);
+      if (next == null || known != null && next.json().equals(known.json())) {
+        this.intake.awaitRelease();
+      }
+      return next;
+    }
+
+    private Offset next(Offset known, Offset start, ReadLimit limit) {
       if (known == null) return this.newest(start, this.lower(limit));
       String json = known.json();
       String text = json.trim();
@@ -95,7 +103,11 @@ public final class SeamarkIntake extends SeamarkSearch {
   private volatile boolean heartbeat;
   private volatile boolean paused;
   private volatile long rows = -1L;
+  private volatile boolean atEnd;
   private boolean held;
+
+  /** From now on `hold` lets batches with new rows pass: it holds the end of a bounded query. */
+  public void holdAtEnd() { this.atEnd = true; }
 
   /** Holds the next batch until it is called with false: before Spark plans the batch. */
   public synchronized void hold(boolean held) {
