@@ -115,6 +115,28 @@ def test_keys_that_may_be_one_for_postgresql(postgres: PostgresServer) -> None:
         committer(place.sink(mode="upsert", keys=["id"]))
 
 
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_a_role_of_another_encoding_writes_every_letter(
+    postgres: PostgresServer, driver: str
+) -> None:
+    pytest.importorskip(driver)
+    role = f"latin_{driver}"
+    with postgres_place(postgres) as place:
+        place.execute("CREATE TABLE {}orders (id BIGINT, text TEXT)")
+        place.execute(
+            f"CREATE ROLE {role} SUPERUSER LOGIN PASSWORD 'pw'; "
+            f"ALTER ROLE {role} SET client_encoding = 'LATIN1'"
+        )
+        url = sa.make_url(place.url).set(drivername=f"postgresql+{driver}", username=role)
+        url = url.set(password="pw").render_as_string(hide_password=False)
+        sink = dataclasses.replace(place.sink(), url=url)
+        side = committer(sink)
+        rows = pa.record_batch({"id": [1], "text": ["中ü"]})
+        assert until_proved(side.commit, write(sink, rows)) == [CommitOutcome.COMMITTED]
+        side.close()
+        assert place.execute("SELECT text FROM {}orders") == [("中ü",)]
+
+
 def test_an_older_row_in_a_child_of_postgresqls_is_replaced(postgres: PostgresServer) -> None:
     """A DELETE goes through the tables that inherit."""
     with postgres_place(postgres) as place:

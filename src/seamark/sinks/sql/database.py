@@ -160,7 +160,7 @@ class Database:
         known: dict[str, dict[str, Any]] = {
             "pysqlite": {"timeout": self.timeout_s / 2, "check_same_thread": False},
             "psycopg": {"connect_timeout": limit, "client_encoding": "UTF8"},
-            "psycopg2": {"connect_timeout": limit},
+            "psycopg2": {"connect_timeout": limit, "client_encoding": "UTF8"},
             "pymysql": {"connect_timeout": limit, "read_timeout": most, "write_timeout": most},
         }
         return known.get(self._dialect.driver, {})
