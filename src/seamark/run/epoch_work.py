@@ -129,7 +129,7 @@ class EpochWork:
                     "sources of Spark's query, which this version of Spark does not allow "
                     f"({error}); leave them out"
                 ) from None
-            if not tables:
+            if ends and not tables:
                 self._intake.holdAtEnd()
             self._holds = tables or ends
             self.limit_intake(state)
