@@ -182,7 +182,7 @@ def _from_file() -> dict[str, Setting]:
     if not named and not path.exists():
         return {}
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         from_ = f" (named by {FILE_VARIABLE})" if named else ""
         raise ConfigurationError(f"{path}{from_} cannot be read: {error}") from None

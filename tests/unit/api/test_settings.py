@@ -215,6 +215,12 @@ def test_an_unknown_key_in_a_file_names_the_file(directory: Path) -> None:
         resolve("j", PROGRAM)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(directory: Path) -> None:
+    text = "[checkpoint]\nnum_retained = 8\n"
+    (directory / "seamark.toml").write_text(text, encoding="utf-8-sig")  # as Windows' editors do
+    assert resolve("j", PROGRAM)[0].num_retained == 8
+
+
 def test_a_file_can_be_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (directory / "seamark.toml").write_text("[checkpoint]\nnum_retained = 8\n")
     (directory / "other.toml").write_text("[checkpoint]\nnum_retained = 9\n")
