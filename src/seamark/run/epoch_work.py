@@ -115,7 +115,7 @@ class EpochWork:
         self._lock = threading.Lock()
         self._keyed = keyed
         self._intake = None
-        self._holds = False
+        self._holds = self._must_hold = False
         self._holding: int | None = None
         needed = self._unaligned or state.stages or keyed.waiting or tables
         if needed or ends:
@@ -124,14 +124,10 @@ class EpochWork:
             except (Py4JError, TypeError) as error:
                 if not needed:
                     return
-                raise UserError(
-                    "unaligned checkpoints, and tables that a query joins, need to hold the "
-                    "sources of Spark's query, which this version of Spark does not allow "
-                    f"({error}); leave them out"
-                ) from None
+                raise _cannot_hold(error) from None
             if ends and not tables:
                 self._intake.holdAtEnd()
-            self._holds = tables or ends
+            self._holds, self._must_hold = tables or ends, tables
             self.limit_intake(state)
 
     def attach(self, spark: SparkSession, location: str) -> None:
@@ -237,9 +233,19 @@ class EpochWork:
 
     def hold(self, epoch: int, held: bool) -> None:
         """Keep Spark from planning a next epoch that reads tables, and from ending a bounded query;
-        with False, let it. Called when an epoch's tasks have ended, and when it is committed."""
+        with False, let it. Called when an epoch's tasks have ended, and when it is committed.
+        Raises UserError if the next epoch could not be kept from reading the tables too early."""
         if self._intake is not None and self._holds:
+            if self._must_hold and not self._intake.isAttached():
+                raise _cannot_hold(self._intake.problem() or "they were not found in time")
             with self._lock:
                 if held or epoch == self._holding:  # a later epoch may have been processed by now
                     self._holding = epoch
                     self._intake.hold(held)
+
+
+def _cannot_hold(why: object) -> UserError:
+    return UserError(
+        "unaligned checkpoints, and tables that a query joins, need to hold the sources of Spark's "
+        f"query, which this version of Spark does not allow ({why}); leave them out"
+    )

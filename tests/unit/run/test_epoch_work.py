@@ -10,6 +10,7 @@ import seamark as sm
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState, Segment, Stage
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.spool import SpoolFile
+from seamark.model.errors import UserError
 from seamark.run import epoch_work
 from seamark.run.epoch_work import FILL, FIRST_ROWS, GROWTH, EpochWork
 from seamark.run.held_watermark import KeyedEpochs
@@ -27,6 +28,12 @@ class Intake:
 
     def set(self, *given: Any) -> None:
         self.last = given
+
+    def isAttached(self) -> bool:  # noqa: N802
+        return False
+
+    def problem(self) -> str:
+        return "no field uniqueSources"
 
 
 @pytest.fixture
@@ -126,3 +133,17 @@ def test_a_sink_that_took_a_row_an_epoch_gets_more_when_it_is_fast_again(
     for _ in range(20):
         after(of, max(1, intake.last[2]), NO_CHANNEL_STATE, 0.3)
     assert intake.last[2] > 20
+
+
+def test_an_epoch_that_cannot_hold_back_one_that_reads_tables_fails(intake: Intake) -> None:
+    config = sm.CheckpointConfig(storage="/s")
+    of = EpochWork(
+        NOT_USED,
+        config,
+        NO_CHANNEL_STATE,
+        KeyedEpochs((), None),
+        NoSpark(),
+        tables=True,  # type: ignore[arg-type]
+    )
+    with pytest.raises(UserError, match=r"sources of Spark's query.*\(no field uniqueSources\)"):
+        of.hold(0, True)

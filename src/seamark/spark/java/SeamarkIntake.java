@@ -104,7 +104,11 @@ public final class SeamarkIntake extends SeamarkSearch {
   private volatile boolean paused;
   private volatile long rows = -1L;
   private volatile boolean atEnd;
+  private volatile boolean attached;
   private boolean held;
+
+  /** Whether the query's sources can be held. */
+  public boolean isAttached() { return this.attached; }
 
   /** From now on `hold` lets batches with new rows pass: it holds the end of a bounded query. */
   public void holdAtEnd() { this.atEnd = true; }
@@ -164,6 +168,7 @@ public final class SeamarkIntake extends SeamarkSearch {
       this.stream.uniqueSources_$eq((scala.collection.immutable.Map)
           scala.collection.immutable.Map$.MODULE$.from(
               scala.jdk.javaapi.CollectionConverters.asScala((java.util.Map) taken)));
+      this.attached = true;
     } finally {
       this.stream.awaitProgressLock().unlock();
     }
