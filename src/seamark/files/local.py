@@ -225,9 +225,9 @@ class _LocalFile(NewFile):
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
+            with self._file:  # on a full disk too: else Python writes its rest again at some time
+                self._file.flush()
+                os.fsync(self._file.fileno())
             synced(self._path.parent)
 
     def discard(self) -> None:
