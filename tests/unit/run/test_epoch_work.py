@@ -47,9 +47,12 @@ class NoSpark:
     _jvm = None
 
 
-def work(state: ChannelState = NO_CHANNEL_STATE, **settings: Any) -> EpochWork:
+def work(
+    state: ChannelState = NO_CHANNEL_STATE, *, tables: bool = False, **settings: Any
+) -> EpochWork:
     config = sm.CheckpointConfig(**{"storage": "/s", "aligned_timeout": "2s", **settings})
-    return EpochWork(NOT_USED, config, state, KeyedEpochs((), None), NoSpark())  # type: ignore[arg-type]
+    keyed, spark = KeyedEpochs((), None), NoSpark()
+    return EpochWork(NOT_USED, config, state, keyed, spark, tables=tables)  # type: ignore[arg-type]
 
 
 def left(rows: int, size_bytes: int = 500) -> ChannelState:
@@ -136,14 +139,6 @@ def test_a_sink_that_took_a_row_an_epoch_gets_more_when_it_is_fast_again(
 
 
 def test_an_epoch_that_cannot_hold_back_one_that_reads_tables_fails(intake: Intake) -> None:
-    config = sm.CheckpointConfig(storage="/s")
-    of = EpochWork(
-        NOT_USED,
-        config,
-        NO_CHANNEL_STATE,
-        KeyedEpochs((), None),
-        NoSpark(),
-        tables=True,  # type: ignore[arg-type]
-    )
+    of = work(tables=True)
     with pytest.raises(UserError, match=r"sources of Spark's query.*\(no field uniqueSources\)"):
         of.hold(0, True)

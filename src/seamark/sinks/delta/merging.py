@@ -40,7 +40,7 @@ def merge(
 ) -> None:
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
     if nothing of the table changes. Raises CommitFailedError for a file that is `misread`, or
-    a partition that is `too_long`."""
+    a partition that is `unwritable`."""
     from deltalake.exceptions import CommitFailedError as RefusedError
     from deltalake.exceptions import DeltaError
 
@@ -71,7 +71,7 @@ def merge(
     try:
         merger.execute()
     except DeltaError as error:
-        if isinstance(error, RefusedError) or not (what := too_long(table)):
+        if isinstance(error, RefusedError) or not (what := unwritable(table)):
             raise
         raise CommitFailedError(
             f"{what}, which delta-rs cannot write again ({error}). The decided rows are kept and "
@@ -125,7 +125,7 @@ def bounded(schema: Any) -> dict[str, str]:
     }
 
 
-def too_long(table: Any, *, in_directories: bool = True) -> str:
+def unwritable(table: Any, *, in_directories: bool = True) -> str:
     """Return what is wrong with a partition that delta-rs cannot write again as it is; "" for
     nothing. An append has named its directory by a digest. `in_directories`: a name's length is
     bounded."""
@@ -133,9 +133,13 @@ def too_long(table: Any, *, in_directories: bool = True) -> str:
     actions = pa.table(table.get_add_actions(flatten=True)) if columns else {}
     for name in columns:
         values = actions[f"partition.{name}"].combine_chunks()
-        long = in_directories and is_too_long(name, values).any()
-        if what := TOO_LONG if long else NULLS if is_nulls(values).any() else "":
-            return f"the table has rows with {what} in its partition column {name!r}"
+        if in_directories and is_too_long(name, values).any():
+            what = TOO_LONG
+        elif is_nulls(values).any():
+            what = NULLS
+        else:
+            continue
+        return f"the table has rows with {what} in its partition column {name!r}"
     return ""
 
 

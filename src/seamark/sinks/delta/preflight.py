@@ -113,7 +113,7 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         if is_merged and (what := merging.misread(table, files, set())):
             yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
         in_directories = stored.is_local(sink.path) or sink.path.startswith("hdfs:")
-        if is_merged and (what := merging.too_long(table, in_directories=in_directories)):
+        if is_merged and (what := merging.unwritable(table, in_directories=in_directories)):
             yield Finding(FindingCode.SV005, name, what, merging.SHORTEN)
     if start or not missing:
         yield from findings(table, sink, context, name)
