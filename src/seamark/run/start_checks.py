@@ -38,7 +38,7 @@ from seamark.run.kafka_topics import (
 )
 from seamark.run.waiting_rows import unfit_rows
 from seamark.spark.file_sources import reads_elsewhere
-from seamark.spark.operator_uids import OperatorUids, moved
+from seamark.spark.operator_uids import OperatorUids
 from seamark.spark.socket_lines import lost_lines
 from seamark.spark.state_backend import PARTITIONS, PROVIDER, check_backend
 
@@ -101,15 +101,16 @@ class StartChecks:
             if self._provider is not None:
                 stateful = self._uids.operator_count > 0
                 check_backend(self._name, self._spark_files, self._provider, stateful=stateful)
-            decided = self._store.latest_decision()
-            if decided >= 0:
-                metadata = read_log(self._spark_files, f"offsets/{decided}")[0]
+            decided, offsets = self._store.latest_decision(), None
+            # Spark runs a planned epoch again, also the first one, by its plan.
+            if (newest := max(decided, self._store.latest_planned())) >= 0:
+                metadata = read_log(self._spark_files, f"offsets/{newest}")[0]
                 self._require_names(metadata)
                 self._tell_partitions(metadata)
-            offsets = offsets_of(self._spark_files, self._uids, decided) if decided >= 0 else None
+                offsets = offsets_of(self._spark_files, self._uids, newest)
             self._known = self._store.read_known()
             self._tell_other_settings()
-            self._require_places(offsets)
+            self._require_places(offsets, new=decided < 0)
             self._require_offsets(offsets or ())
             self._require_channel_state(decided)
 
@@ -148,23 +149,23 @@ class StartChecks:
         if problems := self._job.find_damaged_channel_state(state):
             raise damaged(self._store, decided, problems)
 
-    def _require_places(self, offsets: Sequence[str] | None) -> None:
+    def _require_places(self, offsets: Sequence[Any] | None, *, new: bool) -> None:
         """Raise ConfigurationError if an operator or source has another one's place in the plan, or
         if there are more or fewer. Spark goes by the numbers of the places, and would silently give
-        it the other's state or offsets. `offsets` are the sources' at the last decision, None
-        before the first."""
+        it the other's state or offsets. `offsets` are the sources' in the newest plan, None before
+        the first; `new`: no epoch is decided."""
+        remedy = _BY_SAVEPOINT
+        if new:
+            remedy = f"no epoch is decided: to begin anew, delete {self._store.uri}"
         if offsets is not None:
-            self._require_counts(len(offsets))
-        sources = {} if self._uids.source_names else self._uids.sources  # Spark goes by names
-        places = {"operator": self._uids.operators, "source": sources}
-        before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
-        for kind, now in places.items():
-            if moves := list(moved(kind, before.get(kind, ()), now)):
-                raise ConfigurationError(
-                    f"job {self._name}: {'; '.join(moves)}. Spark would give each what belongs to "
-                    f"the other. Put them back as they were; {_BY_SAVEPOINT}"
-                )
-        self._require_columns(new=offsets is None)
+            self._require_counts(len(offsets), remedy, new=new)
+        before = StatisticsStore(self._store.files).uids()
+        if moves := list(self._uids.moves(before, offsets or ())):
+            raise ConfigurationError(
+                f"job {self._name}: {'; '.join(moves)}. Spark would give each what belongs to the "
+                f"other. Put them back as they were; {remedy}"
+            )
+        self._require_columns(new=new)
 
     def _require_columns(self, *, new: bool) -> None:
         """Raise ConfigurationError if an operator has another key, or an aggregation another
@@ -211,19 +212,25 @@ class StartChecks:
                 self._name, self._partitions, self._spark_files.uri, there, self._partitions,
             )  # fmt: skip
 
-    def _require_counts(self, readings: int) -> None:
-        states = numbered(self._spark_files.list("state"))
+    def _require_counts(self, readings: int, remedy: str, *, new: bool) -> None:
+        operators = self._uids.operator_count
+        states, there = operators, ""  # a first epoch may have failed before it had state
+        if not new:
+            states = len(numbered(self._spark_files.list("state")))
+            there = (
+                " (what two operators had that are one now is dropped with -n). A job of an "
+                "earlier Seamark computed what several sinks share once for each: "
+                "docs/shared-streams.md"
+            )
         for what, before, now in (
-            ("stateful operators", len(states), self._uids.operator_count),
+            ("stateful operators", states, operators),
             ("readings of sources", readings, len(self._uids.source_lines)),
         ):
             if before != now:
                 raise ConfigurationError(
                     f"job {self._name}: its checkpoint has {before} {what}, the program {now}. "
                     "Spark goes by their numbers and cannot go on from it. Put the program back "
-                    f"as it was; {_BY_SAVEPOINT} (what two operators had that are one now is "
-                    "dropped with -n). A job of an earlier Seamark computed what several sinks "
-                    "share once for each: docs/shared-streams.md"
+                    f"as it was; {remedy}{there}"
                 )
 
     def _require_offsets(self, offsets: Sequence[Any]) -> None:

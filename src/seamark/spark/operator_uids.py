@@ -50,6 +50,27 @@ class OperatorUids:
         lines = zip(self.source_lines, self.lines_of(offsets), strict=False)
         return {self.source_names.get(number, str(number)): offset for number, offset in lines}
 
+    def moves(self, before: Mapping[str, Sequence[str]], offsets: Sequence[Any]) -> Iterator[str]:
+        """Yield a sentence for each operator and source with another uid than in the checkpoint,
+        whose uids `before` lists by kind and Spark's number; a part without a uid may have got one
+        since. And for each source at whose `source_lines` the `offsets` differ: at its last start
+        the program read another source in one of them."""
+        sources = {} if self.source_names else self.sources  # Spark goes by the names
+        for kind, now in (("operator", self.operators), ("source", sources)):
+            for number, uid in enumerate(before.get(kind, ())):
+                if uid != f"{kind}-{number}" and now.get(number, uid) != uid:
+                    yield (
+                        f"{kind} {number} of the checkpoint is {uid!r}, and {now[number]!r} in the "
+                        "program"
+                    )
+        first = dict[int, Any]()
+        for line, (number, offset) in enumerate(zip(self.source_lines, offsets, strict=False)):
+            if first.setdefault(number, offset) != offset:
+                yield (
+                    f"reading {line} of the checkpoint's sources is of another source than "
+                    f"{self.of_source(number)!r}, which the program reads there"
+                )
+
     def of_source(self, index: int) -> str:
         """Return the uid of a source."""
         return self.sources.get(index, f"source-{index}")
@@ -160,12 +181,3 @@ def _kind_of(leaf: Any) -> str:
     with suppress(Py4JError):
         return str(leaf.sourceName()).partition("[")[0]  # FileSource[/its/path]
     return name_of(leaf)
-
-
-def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[str]:
-    """Yield a sentence for each operator, or source, with another uid in the program than in the
-    checkpoint, by Spark's number. A part without a uid may have got one since."""
-    for number, uid in enumerate(before):
-        if uid != f"{kind}-{number}" and now.get(number, uid) != uid:
-            here = now[number]
-            yield f"{kind} {number} of the checkpoint is {uid!r}, and {here!r} in the program"

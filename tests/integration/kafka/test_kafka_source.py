@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
@@ -121,6 +123,33 @@ def test_what_kafka_says_of_a_groups_offsets_is_shown_and_not_py4js_words(
     with pytest.raises(OSError, match=r"group g: .*UnknownTopicOrPartitionException"):
         committer.commit({"no-such-topic": {"0": 5}})
     committer.close()
+
+
+def test_another_topic_before_the_first_decision_is_told(
+    kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The failed first epoch is planned, and runs again from the offsets of its plan."""
+    first, second = topic(1), topic(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(first, "1", partition=0)
+    producer.produce(second, "2", partition=0)
+    assert producer.flush(30) == 0
+
+    def run(name: str, *, failing: bool = False) -> None:
+        job = sm.Job("other-topic", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        source = sm.KafkaSource(kafka.bootstrap_servers, topics=name, ending="latest")
+        value = F.when(F.lit(failing), F.raise_error(F.lit("planted"))).otherwise(F.col("value"))
+        rows = job.source(source, uid="in").select(value.cast("string").alias("value"))
+        job.sink(rows, sm.FileSink(str(tmp_path / "out"), format="json"), uid="out")
+        job.run()
+
+    with pytest.raises(StreamingQueryException, match="planted"):
+        run(first, failing=True)
+    with pytest.raises(sm.UserError, match=f"is at offsets of topic '{first}', which the program"):
+        run(second)
+    run(first)
+    lines = [path.read_text() for path in (tmp_path / "out").rglob("*.json")]
+    assert [json.loads(line) for line in lines] == [{"value": "1"}]
 
 
 def test_rows_deleted_before_they_were_read_end_the_job_by_name(

@@ -8,6 +8,7 @@ and its return in turn, by an error put there.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import sys
 import threading
 import time
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
@@ -169,6 +171,78 @@ def test_file_sources_that_changed_places_are_told(spark: SparkSession, tmp_path
     with pytest.raises(sm.UserError, match=r"'two' reads file:.*/a, .*has read file:.*b/0\.json"):
         run("a", "a")
     assert count(tmp_path) == (3, 3)
+
+
+def json_source(job: sm.Job, directory: Path) -> DataFrame:
+    schema = "id BIGINT"
+    read = sm.FileSource(str(directory), format="json", schema=schema, ending="latest")
+    return job.source(read, directory.name)
+
+
+def test_sinks_in_another_order_that_read_one_source_twice_are_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark keeps an offset for each reading, by place: a source would go on at another's."""
+
+    def run(*sinks: str) -> None:
+        job = sm.Job("ordered", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        frames = {name: json_source(job, tmp_path / name) for name in ("a", "b")}
+        for sink in sinks:
+            target = sm.SQLiteSink(f"{tmp_path}/out.db", sink)
+            rows = frames[sink[0]]
+            job.sink(rows.repartition(1) if sink == "a_two" else rows, target, sink)
+        job.run()
+
+    def found() -> dict[str, list[int]]:
+        with contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as db:
+            return {
+                t: [id_ for (id_,) in db.execute(f"SELECT id FROM {t} ORDER BY id")]
+                for t in ("a_one", "b_one", "a_two")
+            }
+
+    for id_, name in enumerate(("a", "b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text(f'{{"id": {id_}}}')
+    run("a_one", "b_one", "a_two")
+    for id_ in (2, 3):
+        (tmp_path / f"a/{id_}.json").write_text(f'{{"id": {id_}}}')
+        run("a_one", "b_one", "a_two")  # now a has read more batches than b
+    (tmp_path / "b/4.json").write_text('{"id": 4}')
+    with pytest.raises(sm.UserError, match="reading 1 of the checkpoint's sources is of another"):
+        run("a_one", "a_two", "b_one")
+    run("a_one", "b_one", "a_two")
+    assert found() == {"a_one": [0, 2, 3], "b_one": [1, 4], "a_two": [0, 2, 3]}
+
+
+def test_a_program_changed_after_its_first_epoch_failed_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The epoch is planned and not decided: Spark runs it again with the files of its plan."""
+
+    def run(*directories: str, failing: bool = False) -> None:
+        job = sm.Job("first", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        for name in directories:
+            rows = json_source(job, tmp_path / name)
+            planted = F.raise_error(F.lit("planted"))
+            column = F.when(F.lit(failing) & (F.col("id") == 1), planted).otherwise(F.col("id"))
+            target = sm.SQLiteSink(f"{tmp_path}/out.db", f"{name}_rows")
+            job.sink(rows.select(column.cast("bigint").alias("id")), target, f"{name}_rows")
+        job.run()
+
+    for id_, name in enumerate(("a", "b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text(f'{{"id": {id_}}}')
+    with pytest.raises(StreamingQueryException, match="planted"):
+        run("a", "b", failing=True)
+    anew = f"no epoch is decided: to begin anew, delete file://{tmp_path}/store/first"
+    with pytest.raises(sm.UserError, match=r"one in its place has read file:.*/0\.json"):
+        run("b", "a")
+    with pytest.raises(sm.UserError, match=f"has 2 readings of sources, the program 1.*{anew}"):
+        run("a")
+    run("a", "b")
+    with contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as db:
+        assert db.execute("SELECT id FROM a_rows").fetchall() == [(0,)]
+        assert db.execute("SELECT id FROM b_rows").fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from seamark.savepoints.state.files import describe_operators
 from seamark.savepoints.state.layout import StateLayout
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.state.rows import StateClasses
-from seamark.spark.operator_uids import OperatorUids, moved
+from seamark.spark.operator_uids import OperatorUids
 from seamark.spark.state_backend import PARTITIONS, PROVIDER, backend_of
 
 
@@ -130,15 +130,11 @@ class CheckpointOrigin(Origin):
                 f"claim_mode='claim' is for savepoints: {self._path} is a checkpoint in the "
                 "directory of its job, which deletes its checkpoints itself; leave it out"
             )
-        for kind, named in (
-            ("operator", uids.operators),
-            ("source", {} if uids.source_names else uids.sources),
-        ):
-            for change in moved(kind, self._uids.get(kind, ()), named):
-                yield (
-                    f"{change}; a retained checkpoint is restored by Spark's numbers: take a "
-                    "savepoint of that job, which is restored by uid"
-                )
+        for change in uids.moves(self._uids, self._offsets):
+            yield (
+                f"{change}; a retained checkpoint is restored by Spark's numbers: take a savepoint "
+                "of that job, which is restored by uid"
+            )
         if len(self._offsets) != len(uids.source_lines):
             yield (
                 f"the checkpoint has offsets of {len(self._offsets)} sources, the program reads "
