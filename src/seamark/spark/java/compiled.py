@@ -14,6 +14,7 @@ import io
 import os
 import shutil
 import tempfile
+import threading
 import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -31,12 +32,19 @@ _OF_WRITERS = ("RowHash.java", "KafkaProducers.java", "KafkaTasks.java")
 """Each file may use those before it."""
 _BASES = {"SeamarkIntake": "SeamarkSearch.java", "SeamarkTriggerClock": "SeamarkSearch.java"}
 """The file with the base of a class for the driver, which is in the same jar."""
+_loading = threading.RLock()  # a signal may come while it is held
 
 
-@functools.cache
 def loaded_class(jvm: Any, name: str) -> Any:
     """Return the class ``<name>.java``, loaded in the driver's JVM. Raises Py4JError if Spark's
     classes differ from those it was written for."""
+    with _loading:  # py4j takes two of one name for the same, and calls a method of the wrong one
+        return load_class(jvm, name)
+
+
+@functools.cache
+def load_class(jvm: Any, name: str) -> Any:
+    """See `loaded_class`, which several threads may call at once."""
     sources = [*filter(None, [_BASES.get(name)]), f"{name}.java"]
     return class_loader(jvm, _jar(jvm, name, sources)).loadClass(name)
 
