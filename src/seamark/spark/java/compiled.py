@@ -7,12 +7,10 @@ of CPU time in a new JVM, at each start of a job. So jars are kept below
 versions of Spark and Java.
 """
 
-import atexit
 import functools
 import hashlib
 import io
 import os
-import shutil
 import tempfile
 import threading
 import zipfile
@@ -24,6 +22,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from seamark.model.home import temporary_directory
 from seamark.spark.jars import cache_directory, spark_version
 from seamark.spark.spark_versions import has_key_extractors, named_here
 
@@ -86,9 +85,7 @@ def _jar(jvm: Any, title: str, names: Sequence[str]) -> Path:
         Path(temporary).replace(kept)  # another process may do the same
         return kept
     except OSError:
-        directory = tempfile.mkdtemp(prefix="seamark-")
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        jar = Path(directory) / kept.name
+        jar = temporary_directory() / kept.name
         jar.write_bytes(data)
         return jar
 
