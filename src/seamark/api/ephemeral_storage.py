@@ -1,13 +1,11 @@
 """`EphemeralStorage`: checkpoints for one program only, for tests and trials."""
 
-import atexit
 import functools
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.files.location import Location
+from seamark.model.home import temporary_directory
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,4 @@ def storage_directory(storage: str | EphemeralStorage) -> str:
 
 @functools.cache
 def _temporary_directory() -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="seamark-ephemeral-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    return temporary_directory("seamark-ephemeral-")

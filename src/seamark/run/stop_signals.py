@@ -12,6 +12,7 @@ other hooks until the job has settled; until then Spark works as always.
 
 import contextlib
 import logging
+import os
 import signal
 import threading
 import time
@@ -42,19 +43,26 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         yield
         return
     received: SimpleQueue[int] = SimpleQueue()
-    left = 0
+    left, program = 0, os.getpid()
 
     def wait() -> None:
         while received.get() != left:
             stop()
 
+    def handle(number: int, _: object) -> None:
+        if os.getpid() == program:
+            received.put(number)
+        else:  # a process that the program has forked, such as one of a pool
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
+
     threading.Thread(target=wait, name="seamark-signals", daemon=True).start()
-    numbers = [signal.SIGINT, signal.SIGTERM]
+    numbers: list[int] = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         numbers.append(signal.SIGHUP)
-    before = {
-        number: signal.signal(number, lambda number, _: received.put(number)) for number in numbers
-    }
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, handle)
     try:
         yield
     finally:

@@ -1,9 +1,6 @@
 """`write_stream`, and the writer that it returns: pyspark's `DataStreamWriter`, name by name."""
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +17,7 @@ from seamark.contracts.sink import OUTPUT_MODES, TwoPhaseCommitSink
 from seamark.contracts.write_ahead import EpochToken
 from seamark.files.location import storage_uri
 from seamark.model.errors import ConfigurationError
+from seamark.model.home import temporary_directory
 from seamark.run.declaring import require_sink
 from seamark.sinks.write_ahead import WriteAheadSink
 from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink
@@ -309,8 +307,7 @@ class DataStreamWriter:
             return storage_uri(given.pop(name), f"write_stream: {LOCATION}")
         root = self._dataframe.sparkSession.conf.get(_CONFIGURED, None)
         if not root and (self._format or "").lower() in _FOR_TRIALS:
-            made = tempfile.mkdtemp(prefix="seamark-")
-            atexit.register(shutil.rmtree, made, ignore_errors=True)
+            made = temporary_directory()
             return storage_uri(f"{made}/{self._query_name or 'query'}", f"write_stream: {LOCATION}")
         if root and self._query_name:
             return storage_uri(

@@ -52,3 +52,21 @@ def test_the_directory_ends_with_the_program() -> None:
     assert first == second != storage_directory(sm.EphemeralStorage())
     assert first.startswith("file:///")
     assert not Path(urlsplit(first).path).exists()
+
+
+def test_the_directory_outlives_a_fork_of_the_program() -> None:
+    program = (
+        "import os, pathlib, sys, seamark as sm\n"
+        "from seamark.api.ephemeral_storage import storage_directory\n"
+        "directory = storage_directory(sm.EphemeralStorage()).removeprefix('file://')\n"
+        "if not os.fork():\n"
+        "    sys.exit()\n"
+        "os.wait()\n"
+        "print(directory, pathlib.Path(directory).exists())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
+    )
+    directory, exists = done.stdout.split()
+    assert exists == "True"
+    assert not Path(directory).exists()

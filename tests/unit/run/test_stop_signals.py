@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -60,6 +62,20 @@ def test_a_thread_without_signals_leaves_them_alone() -> None:
     thread.start()
     thread.join()
     assert found == [before]
+
+
+def test_a_process_that_the_program_forks_ends_as_it_would_without_a_job() -> None:
+    """`multiprocessing.Pool` ends its processes by SIGTERM, and waits for them."""
+    stopped = threading.Event()
+    with stop_on_signals(stopped.set):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+        child.terminate()
+        child.join(10)
+        code = child.exitcode
+        child.kill()
+    assert code == -signal.SIGTERM
+    assert not stopped.is_set()
 
 
 PROGRAM = """
