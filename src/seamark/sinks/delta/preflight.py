@@ -112,9 +112,8 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
         is_merged = table is not None and sink.keys
         if is_merged and (what := merging.misread(table, files, set())):
             yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
-        in_directories = stored.is_local(sink.path) or sink.path.startswith("hdfs:")
-        if is_merged and (what := merging.unwritable(table, in_directories=in_directories)):
-            yield Finding(FindingCode.SV005, name, what, merging.SHORTEN)
+        if is_merged and (what := merging.unwritable(table)):
+            yield Finding(FindingCode.SV005, name, what, merging.ANOTHER)
     if start or not missing:
         yield from findings(table, sink, context, name)
     if start:
