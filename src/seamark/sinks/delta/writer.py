@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
 
 _ENTRY = re.compile(r"_delta_log/(\d{20})\.json")
-ALTERED = f"a value that a MERGE alters: {NULL_NAME}, a fraction below 0, or bytes"
+ALTERED = f"a value that a MERGE alters: {NULL_NAME}, or a fraction below 0"
 UNFIT_FOR_MERGE = "a date or time is too far for delta-rs's MERGE, or a text is not UTF-8"
 
 
@@ -125,7 +125,7 @@ def _directory(column: str, value: str | None) -> str:
 
 def is_altered(values: pa.Array) -> Any:
     """Return which values of a partition column delta-rs's MERGE would write as others: a text as
-    null, -1.50 as "-1.-50", with which nobody reads the table any more, bytes as a text of them."""
+    null, -1.50 as "-1.-50", with which nobody reads the table any more."""
     kind, is_ = values.type, pa.types
     found = pa.nulls(len(values), pa.bool_())
     if is_.is_string(kind) or is_.is_large_string(kind):
@@ -133,8 +133,6 @@ def is_altered(values: pa.Array) -> Any:
     elif is_.is_decimal(kind):
         wide = values.cast(pa.decimal256(76, kind.scale))  # else a fraction alone has no whole
         found = pc.and_(pc.less(wide, pa.scalar(0, wide.type)), pc.not_equal(wide, pc.trunc(wide)))
-    elif is_.is_binary(kind) or is_.is_large_binary(kind):
-        found = values.is_valid()
     return pc.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
