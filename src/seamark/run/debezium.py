@@ -94,7 +94,8 @@ def debezium(
     schema: the table's columns, as Spark's DDL or type: ``"id BIGINT, name STRING"``. Other fields
         are left out, and a missing one is null; one in another case, at any depth, makes the row
         unreadable.
-    keys: the columns of the table's key.
+    keys: the columns of the table's key, by which Debezium has put the changes into partitions. An
+        update that changes one is unreadable.
     op: the name of the new column for a sink's ``op=``: ``insert`` (Debezium's ``c``, and ``r`` of
         a snapshot), ``update`` (``u``) or ``delete`` (``d``, with the keys alone).
     numeric_timestamps: what a number in a column of TIMESTAMP or TIMESTAMP_NTZ counts since 1970,
@@ -221,7 +222,10 @@ def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFra
     row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
     # An update without its row, as of MongoDB's connector, would write nulls over the values.
     is_empty = change["op"].isin(*_OPS) & (change["op"] != "d") & row.isNull()
-    unread = ~F.col("is_read") | change["op"].isNull() | is_empty
+    # Nothing would delete the old key's row. Debezium deletes it where its own key changes.
+    moved = F.array(*(change["before"][name] != change["after"][name] for name in keys))
+    is_moved = F.coalesce((change["op"] == "u") & F.array_contains(moved, True), F.lit(False))
+    unread = ~F.col("is_read") | change["op"].isNull() | is_empty | is_moved
     records = records.select(
         "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row"), "types", "long",
         "value",

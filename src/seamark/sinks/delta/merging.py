@@ -19,7 +19,7 @@ from seamark.contracts.text_forms import since_1970
 from seamark.files import RowDirectory
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.delta.committable import DataFile
-from seamark.sinks.delta.writer import NULLS, is_nulls, is_too_long
+from seamark.sinks.delta.writer import ALTERED, is_altered, is_too_long
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.parquet import int96_columns, parquet_file
@@ -31,7 +31,7 @@ _NEAR_US = 9_214_000_000_000_000
 _INEXACT = re.compile(r'"(?:float|double|decimal\((?:1[6-9]|[23]\d),\d+\))"')
 """In a schema: NaN is outside of its file's bounds, and a decimal's bounds are doubles."""
 _CUT_OFF = "\ufffd"
-SHORTEN = "UPDATE that text to another, shorter one, or DELETE all rows with it"
+ANOTHER = "UPDATE that value to another, a text to a shorter one, or DELETE all rows with it"
 REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
 
@@ -41,14 +41,15 @@ def merge(
     """Apply the rows of staged files of the same keys and op, in their order. There is no log entry
     if nothing of the table changes. Raises CommitFailedError for a file that is `misread`, or
     a partition that is `unwritable`."""
-    from deltalake.exceptions import CommitFailedError as RefusedError
-    from deltalake.exceptions import DeltaError
-
     keys, op = staged[0].keys, staged[0].op
     rows = reduced(pa.concat_tables(_read(files, file.path) for file in staged), keys, op)
     if what := misread(table, files, known, rows.select(keys)):
         raise CommitFailedError(
             f"{what}. The decided rows are kept and not visible: {REWRITE}, and start the job again"
+        )
+    if what := unwritable(table):
+        raise CommitFailedError(
+            f"{what}. The decided rows are kept and not visible: {ANOTHER}, and start the job again"
         )
     given = [name for name in rows.column_names if name != STAGED_OP]
     values = {quoted(name): f"s.{quoted(name)}" for name in given}
@@ -67,16 +68,7 @@ def merge(
         merger = merger.when_matched_update(anew, f"s.{STAGED_OP} = '{NEW}'")
     if changed:
         merger = merger.when_matched_update(changed, f"s.{STAGED_OP} <> '{DELETE}'")
-    merger = merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'")
-    try:
-        merger.execute()
-    except DeltaError as error:
-        if isinstance(error, RefusedError) or not (what := unwritable(table)):
-            raise
-        raise CommitFailedError(
-            f"{what}, which delta-rs cannot write again ({error}). The decided rows are kept and "
-            f"not visible: {SHORTEN}, and start the job again"
-        ) from error
+    merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
 
 
 def _wide(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -125,18 +117,19 @@ def bounded(schema: Any) -> dict[str, str]:
     }
 
 
-def unwritable(table: Any, *, in_directories: bool = True) -> str:
+def unwritable(table: Any) -> str:
     """Return what is wrong with a partition that delta-rs cannot write again as it is; "" for
-    nothing. An append has named its directory by a digest. `in_directories`: a name's length is
-    bounded."""
+    nothing. An append has named its directory by a digest, and an object store has names of any
+    length."""
     columns = table.metadata().partition_columns
     actions = pa.table(table.get_add_actions(flatten=True)) if columns else {}
+    in_directories = table.table_uri.startswith(("file:", "hdfs:"))
     for name in columns:
         values = actions[f"partition.{name}"].combine_chunks()
         if in_directories and is_too_long(name, values).any():
             what = TOO_LONG
-        elif is_nulls(values).any():
-            what = NULLS
+        elif is_altered(values).any():
+            what = ALTERED
         else:
             continue
         return f"the table has rows with {what} in its partition column {name!r}"
