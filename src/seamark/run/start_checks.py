@@ -161,8 +161,8 @@ class StartChecks:
         for kind, now in places.items():
             if moves := list(moved(kind, before.get(kind, ()), now)):
                 raise ConfigurationError(
-                    f"job {self._name}: {'; '.join(moves)}. Spark would give each what belongs to "
-                    f"the other. Put them back as they were; {_BY_SAVEPOINT}"
+                    f"job {self._name}: {'; '.join(moves)}. Spark goes by the number, and would "
+                    f"hand on what has another uid. Put uids and places back; {_BY_SAVEPOINT}"
                 )
         self._require_columns(new=offsets is None)
 
