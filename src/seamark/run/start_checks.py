@@ -162,8 +162,8 @@ class StartChecks:
         before = StatisticsStore(self._store.files).uids()
         if moves := list(self._uids.moves(before, offsets or ())):
             raise ConfigurationError(
-                f"job {self._name}: {'; '.join(moves)}. Spark would give each what belongs to the "
-                f"other. Put them back as they were; {remedy}"
+                f"job {self._name}: {'; '.join(moves)}. Spark goes by the numbers, and would give "
+                f"each what another has left. Put uids and places back; {remedy}"
             )
         self._require_columns(new=new)
 

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from seamark.model.errors import ConfigurationError, SeamarkError
+from seamark.model.uncaught import say_at_end
 from seamark.spark.java_calls import items_of
 from seamark.spark.plans import analysed, java_plans
 
@@ -28,7 +30,12 @@ def refuse_unsupported(stream: DataFrame, mode: str) -> None:
     """Raise Spark's error of a start if a query cannot run in its output mode."""
     spark = stream.sparkSession
     if spark.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "true":
-        java_plans().check(analysed(stream), mode)
+        try:
+            java_plans().check(analysed(stream), mode)
+        except AnalysisException as error:
+            said = str(error).partition("\n")[0].rstrip(";")  # the plan follows
+            say_at_end(error, f"Spark does not run this query in output mode {mode}: {said}")
+            raise
 
 
 def name_part(frame: DataFrame, declaration: str, uid: str, *, source: bool) -> None:

@@ -5,6 +5,7 @@ is made of."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
+from seamark.model.uncaught import last_words
 from seamark.run.job_plan import JobPlan
 from seamark.spark.operator_uids import OperatorUids, find_uids
 from seamark.spark.planned_query import PlannedQuery, name_part
@@ -279,8 +281,12 @@ def test_what_spark_refuses_is_refused_before_anything_is_written(
     rows = job.source(tables.a, "a", replayable=True)
     sink = sm.SQLiteSink(str(tmp_path / "a.db"), "t", keys=["k"])
     job.sink(rows.groupBy("k").count().limit(2), sink, "out")
-    with pytest.raises(AnalysisException, match="Limits are not supported"):
+    with pytest.raises(AnalysisException, match="Limits are not supported") as refused:
         job.run()
+    # No traceback, and no plan, where it ends the program.
+    said = last_words(refused.value)
+    assert said is not None
+    assert re.fullmatch(r"Spark does not run this query in output mode update: .*Limits.*", said)
     assert not (tmp_path / "store").exists()
 
 
