@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -64,18 +62,34 @@ def test_a_thread_without_signals_leaves_them_alone() -> None:
     assert found == [before]
 
 
+FORKING = """
+import multiprocessing
+import time
+from seamark.run.stop_signals import stop_on_signals
+
+def work():
+    begun.set()  # Python forgets a signal that comes while it forks
+    time.sleep(60)
+
+stopped, forks = [], multiprocessing.get_context("fork")
+begun = forks.Event()
+with stop_on_signals(lambda: stopped.append(True)):
+    child = forks.Process(target=work)
+    child.start()
+    begun.wait()
+    child.terminate()
+    child.join(30)
+    print(child.exitcode, stopped)
+    child.kill()
+"""
+
+
 def test_a_process_that_the_program_forks_ends_as_it_would_without_a_job() -> None:
     """`multiprocessing.Pool` ends its processes by SIGTERM, and waits for them."""
-    stopped = threading.Event()
-    with stop_on_signals(stopped.set):
-        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
-        child.start()
-        child.terminate()
-        child.join(10)
-        code = child.exitcode
-        child.kill()
-    assert code == -signal.SIGTERM
-    assert not stopped.is_set()
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.split() == [str(-signal.SIGTERM), "[]"]
 
 
 PROGRAM = """
