@@ -226,6 +226,20 @@ def test_a_partition_s_text_may_be_longer_than_a_name(tmp_path: Path, text: str)
     assert [row["id"] for row in rows(by_key)] == taken
 
 
+def test_a_partition_s_double_may_have_more_digits_than_a_name(tmp_path: Path) -> None:
+    """delta-rs's MERGE writes it without an exponent."""
+    schema = SCHEMA.set(1, pa.field("part", pa.float64()))
+    values = [1e300, -5e-324, -1e-200, 1e200, 0.0, math.inf, None]
+    given = pa.record_batch([[*range(7)], values, ["a"] * 7], schema=schema)
+    sink = made(tmp_path / "t", partition_by=["part"], schema=schema)
+    by_key = dataclasses.replace(sink, keys=["id"])
+    writer = by_key.create_selective_writer(attempt())
+    assert [one.index for one in writer.write_accepted(given)] == [0, 1]
+    committer = by_key.create_committer(driver())
+    assert committer.commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
+    assert sorted(row["id"] for row in rows(by_key)) == [2, 3, 4, 5, 6]
+
+
 def test_a_row_is_changed_beside_others_in_a_directory_of_such_a_name(tmp_path: Path) -> None:
     """A MERGE would write the others again, below the text's own name."""
     text = "ü" * 90

@@ -138,12 +138,16 @@ def is_altered(values: pa.Array) -> Any:
 
 def is_too_long(name: str, values: pa.Array) -> Any:
     """Return which values of a partition column give delta-rs's MERGE no directory's name."""
-    bad = np.zeros(len(values), bool)
+    bad, room = np.zeros(len(values), bool), LONGEST_NAME_BYTES - len(f"{quote(name)}=")
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        data, room = values.cast(pa.large_binary()), LONGEST_NAME_BYTES - len(f"{quote(name)}=")
+        data = values.cast(pa.large_binary())
         perhaps = pc.fill_null(pc.binary_length(data), 0).to_numpy() * 3 > room
         for index in np.flatnonzero(perhaps).tolist():
             bad[index] = len(quote(data[index].as_py(), safe="")) > room
+    elif pa.types.is_floating(values.type):  # written without an exponent, 17 digits at least
+        with np.errstate(divide="ignore"):
+            exponents = np.abs(np.log10(np.abs(values.to_numpy(zero_copy_only=False))))
+        bad = np.isfinite(exponents) & (exponents + len("-0.") + 17 > room)
     return bad
 
 
