@@ -1,11 +1,11 @@
 """`EphemeralStorage`: checkpoints for one program only, for tests and trials."""
 
-import functools
 from dataclasses import dataclass
 from pathlib import Path
 
 from seamark.files.location import Location
 from seamark.model.home import temporary_directory
+from seamark.model.once import made_once
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,6 @@ def storage_directory(storage: str | EphemeralStorage) -> str:
     return storage
 
 
-@functools.cache
+@made_once
 def _temporary_directory() -> Path:
     return temporary_directory("seamark-ephemeral-")

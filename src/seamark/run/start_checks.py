@@ -159,7 +159,8 @@ class StartChecks:
             remedy = f"no epoch is decided: to begin anew, delete {self._store.uri}"
         if offsets is not None:
             self._require_counts(len(offsets), remedy, new=new)
-        before = StatisticsStore(self._store.files).uids()
+        named = self._uids.sources or self._uids.operators
+        before = StatisticsStore(self._store.files).uids() if named else {}
         if moves := list(self._uids.moves(before, offsets or ())):
             raise ConfigurationError(
                 f"job {self._name}: {'; '.join(moves)}. Spark goes by the numbers, and would give "

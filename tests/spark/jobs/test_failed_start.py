@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,16 +146,19 @@ def test_an_execution_that_cannot_be_recorded_does_not_end_the_job(
     assert "record of the execution: no room. The job does not need it" in caplog.text
 
 
+def json_source(job: sm.Job, directory: Path, uid: str = "") -> DataFrame:
+    schema = "id BIGINT"
+    read = sm.FileSource(str(directory), format="json", schema=schema, ending="latest")
+    return job.source(read, uid or directory.name)
+
+
 def test_file_sources_that_changed_places_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    uids = "one", "two"
+
     def run(*directories: str) -> None:
         job = sm.Job("swapped", sm.CheckpointConfig(storage=str(tmp_path / "store")))
-        frames = []
-        for uid, name in zip(("one", "two"), directories, strict=True):
-            source = sm.FileSource(
-                str(tmp_path / name), format="json", schema="id BIGINT", ending="latest"
-            )
-            frames.append(job.source(source, uid))
-        job.sink(frames[0].union(frames[1]), sm.SQLiteSink(f"{tmp_path}/out.db", "t"), "out")
+        one, two = map(partial(json_source, job), map(tmp_path.joinpath, directories), uids)
+        job.sink(one.union(two), sm.SQLiteSink(f"{tmp_path}/out.db", "t"), "out")
         job.run()
 
     for id_, name in enumerate(("a", "b")):
@@ -171,12 +175,6 @@ def test_file_sources_that_changed_places_are_told(spark: SparkSession, tmp_path
     with pytest.raises(sm.UserError, match=r"'two' reads file:.*/a, .*has read file:.*b/0\.json"):
         run("a", "a")
     assert count(tmp_path) == (3, 3)
-
-
-def json_source(job: sm.Job, directory: Path) -> DataFrame:
-    schema = "id BIGINT"
-    read = sm.FileSource(str(directory), format="json", schema=schema, ending="latest")
-    return job.source(read, directory.name)
 
 
 def test_sinks_in_another_order_that_read_one_source_twice_are_told(

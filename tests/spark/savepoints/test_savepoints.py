@@ -154,7 +154,8 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
 
     # Under its old name Spark would go by the operators' numbers.
     exchanged = declare(tmp_path, "first", numbers, swapped=True)
-    with pytest.raises(ConfigurationError, match=r"and 'tens' .* what another has left"):
+    says = r"operator 0 of the checkpoint is 'digits', and 'tens' .* what another has left"
+    with pytest.raises(ConfigurationError, match=says):
         exchanged.run()
     job = sm.Job("other", sm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
     source = sm.FileSource(str(numbers.directory), format="json", schema="number BIGINT")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from seamark.spark.java.compiled import classes_jar, load_class, loaded_class
+from seamark.spark.java.compiled import classes_jar, loaded_class
 
 
 def test_the_jar_is_kept_and_mended(
@@ -42,7 +42,7 @@ def test_a_class_for_the_driver_is_compiled_once(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     # Past its cache, for the tests behind this one: py4j knows a class by its name, and would call
     # the methods of one loader's on objects of another's.
-    load = load_class.__wrapped__
+    load = loaded_class.__wrapped__
     assert load(spark._jvm, "SeamarkPlan").newInstance() is not None
     (jar,) = (tmp_path / "seamark" / "classes").iterdir()
     made = jar.stat().st_ino

@@ -38,35 +38,43 @@ def test_a_job_goes_on_in_the_same_program_and_says_what_it_is(
     assert "checkpoints are deleted at the end of the program" in report
 
 
+def printed(program: str) -> list[str]:
+    """The words that a program prints, in which `directory()` asks for the directory."""
+    begun = (
+        "import os, pathlib, sys\n"
+        "from functools import partial\n"
+        "from seamark.api.ephemeral_storage import EphemeralStorage, storage_directory\n"
+        "directory = partial(storage_directory, EphemeralStorage())\n"
+    )
+    command = [sys.executable, "-c", begun + program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout.split()
+
+
 def test_the_directory_ends_with_the_program() -> None:
-    program = (
-        "import seamark as sm\n"
-        "from seamark.api.ephemeral_storage import storage_directory\n"
-        "print(storage_directory(sm.EphemeralStorage()))\n"
-        "print(storage_directory(sm.EphemeralStorage()))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
-    )
-    first, second = done.stdout.split()
+    first, second = printed("print(directory())\nprint(directory())\n")
     assert first == second != storage_directory(sm.EphemeralStorage())
     assert first.startswith("file:///")
     assert not Path(urlsplit(first).path).exists()
 
 
 def test_the_directory_outlives_a_fork_of_the_program() -> None:
-    program = (
-        "import os, pathlib, sys, seamark as sm\n"
-        "from seamark.api.ephemeral_storage import storage_directory\n"
-        "directory = storage_directory(sm.EphemeralStorage()).removeprefix('file://')\n"
+    directory, exists = printed(
+        "path = directory().removeprefix('file://')\n"
         "if not os.fork():\n"
         "    sys.exit()\n"
         "os.wait()\n"
-        "print(directory, pathlib.Path(directory).exists())\n"
+        "print(path, pathlib.Path(path).exists())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True
-    )
-    directory, exists = done.stdout.split()
     assert exists == "True"
     assert not Path(directory).exists()
+
+
+def test_threads_that_ask_at_once_get_one_directory() -> None:
+    found = printed(
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "with ThreadPoolExecutor(16) as threads:\n"
+        "    print(*threads.map(lambda _: directory(), range(16)))\n"
+    )
+    assert len(found) == 16 and len(set(found)) == 1

@@ -19,7 +19,7 @@ from seamark.contracts.text_forms import since_1970
 from seamark.files import RowDirectory
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.delta.committable import DataFile
-from seamark.sinks.delta.writer import ALTERED, is_altered, is_too_long
+from seamark.sinks.delta.writer import NULLS, is_nulls, is_too_long
 from seamark.sinks.internal.changes import STAGED_OP
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.parquet import int96_columns, parquet_file
@@ -31,7 +31,7 @@ _NEAR_US = 9_214_000_000_000_000
 _INEXACT = re.compile(r'"(?:float|double|decimal\((?:1[6-9]|[23]\d),\d+\))"')
 """In a schema: NaN is outside of its file's bounds, and a decimal's bounds are doubles."""
 _CUT_OFF = "\ufffd"
-ANOTHER = "UPDATE that value to another, a text to a shorter one, or DELETE all rows with it"
+ANOTHER = "UPDATE that text to another, shorter one, or DELETE all rows with it"
 REWRITE = "write its rows again with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS"
 
 
@@ -43,11 +43,12 @@ def merge(
     a partition that is `unwritable`."""
     keys, op = staged[0].keys, staged[0].op
     rows = reduced(pa.concat_tables(_read(files, file.path) for file in staged), keys, op)
-    if what := misread(table, files, known, rows.select(keys)):
+    actions = added(table)
+    if what := misread(table, actions, files, known, rows.select(keys)):
         raise CommitFailedError(
             f"{what}. The decided rows are kept and not visible: {REWRITE}, and start the job again"
         )
-    if what := unwritable(table):
+    if what := unwritable(table, actions):
         raise CommitFailedError(
             f"{what}. The decided rows are kept and not visible: {ANOTHER}, and start the job again"
         )
@@ -61,7 +62,7 @@ def merge(
         writer_properties=_without_bounds(table),
         # False: files of the table are skipped by the keys' bounds, and a decimal's are doubles.
         streamed_exec=any(pa.types.is_decimal(rows.schema.field(key).type) for key in keys)
-        or _has_low_bound(table, rows.select(keys)),
+        or _has_low_bound(actions, rows.select(keys)),
     ).when_matched_delete(f"s.{STAGED_OP} = '{DELETE}'")  # fmt: skip
     if others:
         anew = {**changed, **{quoted(name): "NULL" for name in others}}
@@ -69,6 +70,11 @@ def merge(
     if changed:
         merger = merger.when_matched_update(changed, f"s.{STAGED_OP} <> '{DELETE}'")
     merger.when_not_matched_insert(values, f"s.{STAGED_OP} <> '{DELETE}'").execute()
+
+
+def added(table: Any) -> pa.Table:
+    """Return the table's files, a row each, with partition values and bounds."""
+    return pa.table(table.get_add_actions(flatten=True))
 
 
 def _wide(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -79,13 +85,10 @@ def _wide(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     return rows.cast(pa.schema(fields))
 
 
-def _has_low_bound(table: Any, keys: pa.Table) -> bool:
+def _has_low_bound(actions: pa.Table, keys: pa.Table) -> bool:
     """Whether a file may have a text above its bound: older writers of Spark's cut it off and add
     U+FFFD, which is above the rest in UTF-16, and below letters beyond U+FFFF in UTF-8."""
     texts = [field.name for field in keys.schema if pa.types.is_string(field.type)]
-    if not texts:
-        return False
-    actions = pa.table(table.get_add_actions(flatten=True))
     bounds = [actions[f"max.{name}"] for name in texts if f"max.{name}" in actions.column_names]
     return any(pc.any(pc.ends_with(bound, _CUT_OFF)).as_py() for bound in bounds)
 
@@ -117,30 +120,35 @@ def bounded(schema: Any) -> dict[str, str]:
     }
 
 
-def unwritable(table: Any) -> str:
+def unwritable(table: Any, actions: pa.Table) -> str:
     """Return what is wrong with a partition that delta-rs cannot write again as it is; "" for
     nothing. An append has named its directory by a digest, and an object store has names of any
-    length."""
-    columns = table.metadata().partition_columns
-    actions = pa.table(table.get_add_actions(flatten=True)) if columns else {}
+    length. `actions`: see `added`."""
     in_directories = table.table_uri.startswith(("file:", "hdfs:"))
-    for name in columns:
+    for name in table.metadata().partition_columns:
         values = actions[f"partition.{name}"].combine_chunks()
         if in_directories and is_too_long(name, values).any():
             what = TOO_LONG
-        elif is_altered(values).any():
-            what = ALTERED
+        elif is_nulls(values).any():
+            what = NULLS
         else:
             continue
         return f"the table has rows with {what} in its partition column {name!r}"
     return ""
 
 
-def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | None = None) -> str:
+def misread(
+    table: Any,
+    actions: pa.Table,
+    files: RowDirectory,
+    known: set[str],
+    keys: pa.Table | None = None,
+) -> str:
     """Return what is wrong with a file whose rows a MERGE would change: delta-rs takes INT96, which
     is Spark's default for times, for nanoseconds. "" for nothing. Looks at files with far times,
     and, given the keys of a MERGE, at those that may have one of them and tell no bounds of times.
-    `known` gets the paths of files that are read right: they are looked at once."""
+    `known` gets the paths of files that are read right: they are looked at once. `actions`: see
+    `added`."""
     parts = table.metadata().partition_columns
     fields = json.loads(table.schema().to_json())["fields"]
     times = [f["name"] for f in fields if '"timestamp' in json.dumps(f) and f["name"] not in parts]
@@ -150,7 +158,6 @@ def misread(table: Any, files: RowDirectory, known: set[str], keys: pa.Table | N
     if keys is not None:
         plain = [name for name in keys.column_names if not pa.types.is_temporal(keys[name].type)]
         ends = {name: pc.min_max(keys[name]).as_py() for name in plain}
-    actions = pa.table(table.get_add_actions(flatten=True))
     for place, name in enumerate(actions.column_names):
         if pa.types.is_temporal(actions[name].type):  # Python has no time after the year 9999
             numbers = since_1970(actions[name].combine_chunks())

@@ -45,10 +45,6 @@ _NOT_MERGED = {
     "delta.appendOnly": "appends alone",
     "delta.enableDeletionVectors": "deletion vectors",
 }
-_ALTERED = {
-    "timestamp": "a time in UTC without saying so, which Spark reads as one of its session's zone",
-    "binary": "a text of the bytes",
-}
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark keeps the type of a column that is char or varchar."""
 _NOT_NULL_WITHIN = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
@@ -105,14 +101,6 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
             remedy = "give DeltaSink an empty directory, or make a table of these files yourself"
             yield Finding(FindingCode.SV005, name, found, remedy)
             return
-        kinds = {column.name: types.normal(column.type) for column in context.schema}
-        for part in sink.partition_by if sink.keys else ():
-            if (kind := kinds.get(part)) in _ALTERED:
-                what = _ALTERED[kind]
-                found = f"a MERGE alters partition column {part!r}, {kind}: it writes {what}"
-                remedy = "CAST it in the DataFrame, or partition by another"
-                yield Finding(FindingCode.SV005, name, found, remedy)
-                return
         if start and missing and context.schema:
             try:
                 _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
@@ -121,11 +109,12 @@ def look(sink: "DeltaSink", context: SinkContext, name: str, *, start: bool) -> 
                 finding = Finding(FindingCode.SV005, name, found, remedy or "CAST or rename it")
                 raise PreflightError(finding) from error
             table = load(sink, hadoop)
-        is_merged = table is not None and sink.keys
-        if is_merged and (what := merging.misread(table, files, set())):
-            yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
-        if is_merged and (what := merging.unwritable(table)):
-            yield Finding(FindingCode.SV005, name, what, merging.ANOTHER)
+        if table is not None and sink.keys:
+            actions = merging.added(table)
+            if what := merging.misread(table, actions, files, set()):
+                yield Finding(FindingCode.SV005, name, what, merging.REWRITE)
+            if what := merging.unwritable(table, actions):
+                yield Finding(FindingCode.SV005, name, what, merging.ANOTHER)
     if start or not missing:
         yield from findings(table, sink, context, name)
     if start:

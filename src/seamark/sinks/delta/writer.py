@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
 
 _ENTRY = re.compile(r"_delta_log/(\d{20})\.json")
-ALTERED = f"a value that a MERGE alters: {NULL_NAME}, or a fraction below 0"
+NULLS = f"a text that a MERGE makes null ({NULL_NAME})"
 UNFIT_FOR_MERGE = "a date or time is too far for delta-rs's MERGE, or a text is not UTF-8"
 
 
@@ -110,7 +110,7 @@ class DeltaWriter(TableWriter[DeltaCommittable]):
             refused.add(_is_fatal(column), UNFIT_FOR_MERGE)
         for name in self._partition_by:
             refused.add(is_too_long(name, batch.column(name)), TOO_LONG)
-            refused.add(is_altered(batch.column(name)), ALTERED)
+            refused.add(is_nulls(batch.column(name)), NULLS)
         return refused.rows()
 
     def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
@@ -123,31 +123,22 @@ def _directory(column: str, value: str | None) -> str:
     return name if len(name) <= LONGEST_NAME_BYTES else digest(name, 32)
 
 
-def is_altered(values: pa.Array) -> Any:
-    """Return which values of a partition column delta-rs's MERGE would write as others: a text as
-    null, -1.50 as "-1.-50", with which nobody reads the table any more."""
-    kind, is_ = values.type, pa.types
-    found = pa.nulls(len(values), pa.bool_())
-    if is_.is_string(kind) or is_.is_large_string(kind):
-        found = pc.equal(values, pa.scalar(NULL_NAME, kind))
-    elif is_.is_decimal(kind):
-        wide = values.cast(pa.decimal256(76, kind.scale))  # else a fraction alone has no whole
-        found = pc.and_(pc.less(wide, pa.scalar(0, wide.type)), pc.not_equal(wide, pc.trunc(wide)))
+def is_nulls(values: pa.Array) -> Any:
+    """Return which values of a partition column delta-rs's MERGE would write as null."""
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return np.zeros(len(values), bool)
+    found = pc.equal(values, pa.scalar(NULL_NAME, values.type))
     return pc.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
 def is_too_long(name: str, values: pa.Array) -> Any:
     """Return which values of a partition column give delta-rs's MERGE no directory's name."""
-    bad, room = np.zeros(len(values), bool), LONGEST_NAME_BYTES - len(f"{quote(name)}=")
+    bad = np.zeros(len(values), bool)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        data = values.cast(pa.large_binary())
+        data, room = values.cast(pa.large_binary()), LONGEST_NAME_BYTES - len(f"{quote(name)}=")
         perhaps = pc.fill_null(pc.binary_length(data), 0).to_numpy() * 3 > room
         for index in np.flatnonzero(perhaps).tolist():
             bad[index] = len(quote(data[index].as_py(), safe="")) > room
-    elif pa.types.is_floating(values.type):  # written without an exponent, 17 digits at least
-        with np.errstate(divide="ignore"):
-            exponents = np.abs(np.log10(np.abs(values.to_numpy(zero_copy_only=False))))
-        bad = np.isfinite(exponents) & (exponents + len("-0.") + 17 > room)
     return bad
 
 

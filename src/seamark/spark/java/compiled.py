@@ -7,12 +7,10 @@ of CPU time in a new JVM, at each start of a job. So jars are kept below
 versions of Spark and Java.
 """
 
-import functools
 import hashlib
 import io
 import os
 import tempfile
-import threading
 import zipfile
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -23,6 +21,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from seamark.model.home import temporary_directory
+from seamark.model.once import made_once
 from seamark.spark.jars import cache_directory, spark_version
 from seamark.spark.spark_versions import has_key_extractors, named_here
 
@@ -31,19 +30,12 @@ _OF_WRITERS = ("RowHash.java", "KafkaProducers.java", "KafkaTasks.java")
 """Each file may use those before it."""
 _BASES = {"SeamarkIntake": "SeamarkSearch.java", "SeamarkTriggerClock": "SeamarkSearch.java"}
 """The file with the base of a class for the driver, which is in the same jar."""
-_loading = threading.RLock()  # a signal may come while it is held
 
 
+@made_once  # py4j takes two of one name for the same, and calls a method of the wrong one
 def loaded_class(jvm: Any, name: str) -> Any:
     """Return the class ``<name>.java``, loaded in the driver's JVM. Raises Py4JError if Spark's
     classes differ from those it was written for."""
-    with _loading:  # py4j takes two of one name for the same, and calls a method of the wrong one
-        return load_class(jvm, name)
-
-
-@functools.cache
-def load_class(jvm: Any, name: str) -> Any:
-    """See `loaded_class`, which several threads may call at once."""
     sources = [*filter(None, [_BASES.get(name)]), f"{name}.java"]
     return class_loader(jvm, _jar(jvm, name, sources)).loadClass(name)
 
