@@ -46,7 +46,10 @@ def _note_late_options(ctx: typer.Context, arguments: list[str] | None) -> list[
 
 
 def _seconds(text: Any) -> float:
-    return float(text) if str(text).isdecimal() else seconds(text, "--timeout")
+    try:
+        return float(text) if str(text).isdecimal() else seconds(text, "--timeout")
+    except ConfigurationError as error:  # of which click before 8.5 shows the value alone
+        raise typer.BadParameter(str(error)) from None
 
 
 # Both are defaults of parameters: a line an option. An option shared by commands is Annotated.

@@ -2,7 +2,8 @@
 
 `numbers`, `nulls`, `integers`, `constants` and `text_scalar` stand for `to_numpy`, `pa.array` and
 `pa.scalar`, which import pandas, for half a second of each new worker's CPU. So does a Python value
-given to a function of pyarrow.compute.
+given to a function of pyarrow.compute, and `to_pandas_dtype` of pyarrow before 25, which fails
+without pandas.
 """
 
 from collections.abc import Iterator
@@ -29,9 +30,12 @@ def in_parts(batch: pa.RecordBatch, most_bytes: int = PART_BYTES) -> Iterator[pa
 
 def numbers(values: pa.Array) -> Any:
     """Return the numbers as an array of numpy's, with anything for null."""
-    if pa.types.is_boolean(values.type):
+    is_ = pa.types
+    if is_.is_boolean(values.type):
         values = values.cast(pa.uint8())
-    kind, count = np.dtype(values.type.to_pandas_dtype()), len(values)
+    of = values.type
+    letter = "f" if is_.is_floating(of) else "u" if is_.is_unsigned_integer(of) else "i"
+    kind, count = np.dtype(f"{letter}{of.bit_width // 8}"), len(values)
     if count == 0:
         return np.empty(0, kind)
     return np.frombuffer(values.buffers()[1], kind, count, values.offset * kind.itemsize)
