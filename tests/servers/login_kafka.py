@@ -13,7 +13,7 @@ import os
 import ssl
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from seamark.dev.kafka import LocalKafka
+from tests.every_type import UTC
 
 CLIENT, SECRET = "etl", "s3cr3t-of-etl's-client"
 ISSUER, AUDIENCE = "https://tests.invalid", "kafka"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
+from tests.every_type import UTC
 
 SCHEMA = (
     "id BIGINT, name STRING, price DECIMAL(9,2), photo BINARY, born DATE, at TIMESTAMP, ok BOOLEAN"

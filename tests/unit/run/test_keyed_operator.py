@@ -24,7 +24,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
-from pyspark.sql.streaming import tws_tester
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 from pyspark.sql.types import StructType
 
@@ -33,6 +32,9 @@ from seamark.contracts.keyed_process import KeyedContext, KeyedProcessFunction
 from seamark.run import keyed_operator
 from seamark.run.held_watermark import Held
 from seamark.run.keyed_operator import DEADLINE, WATERMARKS, InFlight, KeyedOperator
+
+# Spark 4.0 and 4.1 have no test kit.
+tws_tester = pytest.importorskip("pyspark.sql.streaming.tws_tester")
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
 OUTPUT = pa.schema(
