@@ -15,6 +15,7 @@ import typer
 from seamark.cli.terminal import say
 from seamark.cli.visible import VisibleFormatter, echo, visible
 from seamark.model.durations import seconds
+from seamark.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from seamark.operations.driver_client import DriverClient
