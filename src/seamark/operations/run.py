@@ -240,6 +240,9 @@ def prepare_program() -> None:
     def show(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
+        if kind is KeyboardInterrupt:  # while it starts: a running job takes it for `stop`
+            print("seamark: interrupted", file=sys.stderr)  # noqa: T201
+            return
         if (words := last_words(error)) is None:
             before(kind, error, traceback)
             return

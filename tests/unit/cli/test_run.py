@@ -117,6 +117,23 @@ def test_a_signal_reaches_the_program(tmp_path: Path, number: signal.Signals) ->
         assert process.wait(60) == expected
 
 
+def test_ctrl_c_while_the_program_begins_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(
+        "import time, seamark\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"  # a sleep that begins after the signal is not cut short
+        "    time.sleep(0.1)\n"
+    )
+    command = [*SEAMARK, "run", "app.py"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (said, process.returncode) == ("seamark: interrupted\n", -signal.SIGINT)
+
+
 NO_JOB = "print('hello')\n"
 
 
