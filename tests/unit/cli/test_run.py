@@ -105,7 +105,8 @@ def test_a_signal_reaches_the_program(tmp_path: Path, number: signal.Signals) ->
         "for n in (signal.SIGINT, signal.SIGTERM):\n"
         "    signal.signal(n, lambda n, _: sys.exit(40 + n))\n"
         "print('ready', flush=True)\n"
-        "time.sleep(100)\n"
+        "while True:\n"  # a sleep that begins after the signal is not cut short
+        "    time.sleep(0.1)\n"
     )
     with subprocess.Popen(
         [*SEAMARK, "run", "app.py"], cwd=tmp_path, stdout=subprocess.PIPE
@@ -121,7 +122,7 @@ def test_ctrl_c_while_the_program_begins_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(
         "import time, seamark\n"
         "print('ready', flush=True)\n"
-        "while True:\n"  # a sleep that begins after the signal is not cut short
+        "while True:\n"
         "    time.sleep(0.1)\n"
     )
     command = [*SEAMARK, "run", "app.py"]
