@@ -69,7 +69,8 @@ from seamark.run.stop_signals import stop_on_signals
 
 def work():
     begun.set()  # Python forgets a signal that comes while it forks
-    time.sleep(60)
+    while True:  # and a sleep that begins after it is not cut short
+        time.sleep(0.1)
 
 stopped, forks = [], multiprocessing.get_context("fork")
 begun = forks.Event()
