@@ -40,6 +40,8 @@ except ModuleNotFoundError:
 _KAFKA_STREAM = "org.apache.spark.sql.kafka010.KafkaMicroBatchStream"
 _SEED = 42
 """Of the hash by which Spark spreads rows."""
+_HASH = "Murmur3Hash"
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 _MOVED = re.compile(
     rf"({re.escape(_STREAMING)})\.(?:runtime|checkpointing|operators\.stateful(?:\.[a-z]+)*)\."
@@ -62,6 +64,8 @@ def has_class(jvm: Any, name: str) -> bool:
 
 def named_here(jvm: Any, text: str) -> str:
     """Return a class name, or Java source, with the names that this Spark has for its classes."""
+    if not has_class(jvm, f"{_EXPRESSIONS}.CollationAware{_HASH}"):  # Spark 4.0.0
+        text = text.replace(f"CollationAware{_HASH}", _HASH)
     # In older ones all classes of the streaming engine are in one package.
     by_subject = has_class(jvm, f"{_STREAMING}.runtime.MicroBatchExecution")
     return text if by_subject else _MOVED.sub(r"\1.", text)

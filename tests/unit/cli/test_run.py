@@ -120,10 +120,7 @@ def test_a_signal_reaches_the_program(tmp_path: Path, number: signal.Signals) ->
 
 def test_ctrl_c_while_the_program_begins_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(
-        "import time, seamark\n"
-        "print('ready', flush=True)\n"
-        "while True:\n"
-        "    time.sleep(0.1)\n"
+        "import time, seamark\nprint('ready', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
     )
     command = [*SEAMARK, "run", "app.py"]
     pipe = subprocess.PIPE
