@@ -85,7 +85,7 @@ test-spark:
 
 ## test-oldest-spark: what differs most, on the oldest Spark
 test-oldest-spark:
-	$(MAKE) test-spark VERSION=4.0.0 WHICH=oldest
+	$(MAKE) test-spark VERSION=4.0.5 WHICH=oldest
 
 test-on-this-spark: setup $(CLASSES)
 	$(PYTEST) -m 'not chaos' $$($(BIN)/python -m tests.core $(WHICH)) $(ARGS)
