@@ -133,13 +133,14 @@ class _Log:
                     break
                 offset = batch.next_offset
                 producer = batch.producer_id
+                starts = aborted_from.get(producer, [])
+                if batch.transactional and any(start <= batch.offset for start in starts):
+                    # Before a marker too: a fetch that begins at one names its transaction again.
+                    starts[:] = [start for start in starts if start > batch.offset]
+                    aborting.add(producer)
                 if batch.control:
                     aborting.discard(producer)
                     continue
-                starts = aborted_from.get(producer, [])
-                if batch.transactional and any(start <= batch.offset for start in starts):
-                    starts[:] = [start for start in starts if start > batch.offset]
-                    aborting.add(producer)
                 if not (batch.transactional and producer in aborting) and batch.records:
                     by_writer.setdefault((producer, batch.producer_epoch), []).append(batch)
             yield from by_writer.items()
