@@ -134,8 +134,7 @@ class S3Directory(RowDirectory):
 
     def _keys(self, path: str, **arguments: Any) -> Iterator[tuple[str, int]]:
         """Yield the keys below `path` with their bytes; with a delimiter, the directories too."""
-        prefix = self._key(path) + "/" if path or self._prefix else ""
-        for page in self._pages(path, "list_objects_v2", Prefix=prefix, **arguments):
+        for page in self._pages(path, "list_objects_v2", **arguments):
             for entry in page.get("Contents", ()):
                 yield self._path(entry["Key"]), int(entry["Size"])
             for entry in page.get("CommonPrefixes", ()):
@@ -173,7 +172,7 @@ class S3Directory(RowDirectory):
 
     def uploads(self) -> Iterator[FoundUpload]:
         """Yield every open upload below this directory."""
-        for page in self._pages("", "list_multipart_uploads", Prefix=self._prefix + "/"):
+        for page in self._pages("", "list_multipart_uploads"):
             for upload in page.get("Uploads", ()):
                 begun = float(upload["Initiated"].timestamp())
                 yield FoundUpload(self._path(upload["Key"]), upload["UploadId"], begun)
@@ -200,6 +199,8 @@ class S3Directory(RowDirectory):
             return getattr(_client(self._options), operation)(Bucket=self._bucket, **arguments)
 
     def _pages(self, path: str, operation: str, **arguments: Any) -> Iterator[Any]:
+        key = self._key(path)
+        arguments["Prefix"] = f"{key}/" if key else ""
         with _os_errors(f"{self.uri}/{path}"):
             pages = _client(self._options).get_paginator(operation)
             for page in pages.paginate(Bucket=self._bucket, **arguments):

@@ -392,6 +392,13 @@ def test_an_upload_shows_nothing_until_it_is_completed(s3: LocalS3) -> None:
         directory.complete_upload("k=1/y", other.upload_id, other.etags)
 
 
+def test_an_upload_at_a_buckets_root_is_found(s3: LocalS3) -> None:
+    name, directory = f"tests/{uuid.uuid4().hex}", S3Directory(f"s3a://{s3.bucket}", settings(s3))
+    upload = directory.begin_upload(name)
+    assert (name, upload.upload_id) in {(f.path, f.upload_id) for f in directory.uploads()}
+    directory.abort_upload(name, upload.upload_id)
+
+
 def test_an_upload_whose_completions_answer_was_lost_is_whole(
     s3: LocalS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
