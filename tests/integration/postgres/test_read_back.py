@@ -88,6 +88,22 @@ def test_an_upserted_table_is_read_without_writers(postgres: PostgresServer, sch
     assert (found.writers, found.epoch, found.rows.to_pydict()) == (None, None, {"id": [1, 2]})
 
 
+def test_large_rows_are_read_back(postgres: PostgresServer, schema: str) -> None:
+    sink = kit.sink_on(postgres, schema, create_table=True)
+    shape = Column("id", "int"), Column("text", "string"), Column("raw", "binary")
+    committer = sink.create_committer(kit.driver(schema=shape))
+    committer.preflight()
+    texts = [None, "long,\n" * 1_500_000, "", "x"]
+    raw = [b"", bytes(5_000_000), None, b"x"]
+    batch = pa.record_batch({"id": pa.array(range(4), pa.int32()), "text": texts, "raw": raw})
+    committables = kit.write(sink, kit.attempt(), batch)
+    committer.commit(committables)
+    committer.close()
+    found = list(sink.read_back(asked(batch, committables)))
+    assert {rows.writers for rows in found} == {(0,)}
+    assert pa.Table.from_batches([rows.rows for rows in found]) == pa.Table.from_batches([batch])
+
+
 def test_a_role_with_short_numbers_and_little_time(postgres: PostgresServer, schema: str) -> None:
     """A rounded number would be told as a row lost and another's; a large table takes its time."""
     sink = kit.sink_on(postgres, schema, create_table=True)

@@ -85,6 +85,7 @@ FORMATS = [
     ("csv", {}, SCALARS),
     ("csv", {"header": False, "delimiter": ";", "null_value": "NULL"}, SCALARS),
     ("csv", {"compression": "gzip"}, SCALARS),
+    ("csv", {}, SCALARS | {"more": pa.array(["long" * 1_000_000, "", None])}),
     ("csv", {"escape": "\\", "null_value": "\\N"}, SCALARS | {"more": CSV_TEXTS}),
     ("json", {}, {"_seamark_json": pa.array(['{"a":1}', '{"a":"ß"}', "{}"])}),
     ("json", {"compression": "gzip"}, {"_seamark_json": pa.array(['{"a":1}', "{}", "{}"])}),

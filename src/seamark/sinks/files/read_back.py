@@ -54,14 +54,17 @@ def _batches(file: Any, path: str, format_: Format, stored: pa.Schema) -> Iterat
     if format_.name == "parquet":
         yield from parquet_file(file.read()).iter_batches()
         return
-    text = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
+    text = (gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file).read()
     if format_.name == "json":
-        yield _lines(text.read(), stored.names[0])
+        yield _lines(text, stored.names[0])
         return
     times = {f.name: pa.string() for f in stored if pa.types.is_temporal(f.type)}
     yield from pa.csv.open_csv(
-        text,
-        pa.csv.ReadOptions(column_names=None if format_.header else stored.names),
+        pa.BufferReader(text),
+        # One block: Arrow refuses a row that does not lie in two of them.
+        pa.csv.ReadOptions(
+            column_names=None if format_.header else stored.names, block_size=len(text) + 1
+        ),
         pa.csv.ParseOptions(
             delimiter=format_.delimiter,
             double_quote=format_.escape == '"',

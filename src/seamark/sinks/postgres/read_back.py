@@ -4,7 +4,6 @@ A row's `xmin` is the low half of its transaction's id. A prepared transaction's
 committable; a stage was moved by the transaction that wrote its row in the sink's ledger.
 """
 
-import io
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -111,25 +110,36 @@ def _expression(name: str, column: Column | None, field: pa.Field) -> str:
 
 
 def _batches(connection: Any, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    types = {field.name: _read_type(field.type) for field in schema}
-    copy_out = f"COPY ({query}) TO STDOUT (FORMAT csv, HEADER)"
-    with connection.cursor().copy(copy_out) as copy:
-        stream = io.BufferedReader(_Stream(iter(copy)), _BLOCK_BYTES)
-        if not stream.peek(1):
-            return
-        yield from pa.csv.open_csv(
-            stream,
-            pa.csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-            pa.csv.ParseOptions(newlines_in_values=True),
-            pa.csv.ConvertOptions(
-                column_types={**types, _EXTRA: pa.int64()},
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-                true_values=["t"],
-                false_values=["f"],
-            ),
-        )
+    types = {field.name: _read_type(field.type) for field in schema} | {_EXTRA: pa.int64()}
+    with connection.cursor().copy(f"COPY ({query}) TO STDOUT (FORMAT csv)") as copy:
+        for block in _blocks(copy):
+            yield from pa.csv.open_csv(
+                pa.BufferReader(block),
+                pa.csv.ReadOptions(
+                    column_names=[*types], block_size=len(block) + 1, use_threads=False
+                ),
+                pa.csv.ParseOptions(newlines_in_values=True),
+                pa.csv.ConvertOptions(
+                    column_types=types,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    true_values=["t"],
+                    false_values=["f"],
+                ),
+            )
+
+
+def _blocks(copy: Any) -> Iterator[bytes]:
+    """Yield whole rows, some MB of them together: the server sends each as a piece of its own."""
+    rows = bytearray()
+    for row in copy:
+        rows += row
+        if len(rows) >= _BLOCK_BYTES:
+            yield bytes(rows)
+            rows.clear()
+    if rows:
+        yield bytes(rows)
 
 
 def _read_type(kind: pa.DataType) -> pa.DataType:
@@ -155,27 +165,3 @@ def _from_hex(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             column = column.cast(field.type)
         batch = batch.set_column(number, field.name, column)
     return batch
-
-
-class _Stream(io.RawIOBase):
-    """The pieces of a COPY as a file."""
-
-    def __init__(self, pieces: Iterator[Any]) -> None:
-        self._pieces = pieces
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        """See `io.RawIOBase`."""
-        return True
-
-    def readinto(self, into: Any) -> int:
-        """See `io.RawIOBase`."""
-        while not self._left:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._left = memoryview(piece)
-        size = min(len(into), len(self._left))
-        into[:size] = self._left[:size]
-        self._left = self._left[size:]
-        return size
