@@ -6,7 +6,9 @@ disk; the ledger's own tally counts them on their way, and those read back are c
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -25,6 +27,7 @@ from seamark.model.schema import Column, Schema
 from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
 from seamark.sinks.iceberg import IcebergSink
+from seamark.sinks.internal.read_back import some_at_a_time
 from seamark.sinks.sqlite import SQLiteSink, database
 from tests.integration.iceberg.sink_kit import catalog_at, compact
 
@@ -182,3 +185,14 @@ def test_sqlite(tmp_path: Path) -> None:
     assert np.array_equal(found.positions, [1, 2, 3])
     by_epoch = read(sink, batch, committables, epoch_column="epoch")
     assert {(rows.epoch, len(rows.rows)) for rows in by_epoch} == {(0, 2), (1, 1)}
+
+
+@pytest.mark.parametrize(("size", "together"), [(10, 252), (300_000, 111), (10_000_000, 8)])
+def test_rows_of_a_table_are_read_by_bytes(size: int, together: int) -> None:
+    """As Arrow holds 2 GiB of a column, and a machine not much more."""
+    numbers = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 500)"
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        cursor = connection.execute(f"{numbers} SELECT i, zeroblob({size}) FROM n")
+        rows = [[row[0] for row in piece] for piece in some_at_a_time(cursor.fetchmany)]
+    assert [i for piece in rows for i in piece] == [*range(1, 501)]
+    assert max(map(len, rows)) == together

@@ -2,7 +2,7 @@
 data files whose paths tell the transaction that wrote them, until somebody compacts the table."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.table_committable import TableCommittable
+
+_MOST_ROWS = 16_384
+_MOST_BYTES = 32 << 20
 
 
 @contextlib.contextmanager
@@ -31,6 +34,15 @@ def reading(
         ) from error
     except errors as error:
         raise OperationFailedError(f"{name} cannot be read: {said(error)}") from error
+
+
+def some_at_a_time(fetchmany: Callable[[int], Sequence[Any]]) -> Iterator[Sequence[Any]]:
+    """Yield a cursor's rows, at most some MB of them together if they are alike."""
+    count = 8
+    while rows := fetchmany(count):
+        yield rows
+        size = sum(len(value) for value in rows[-1] if isinstance(value, str | bytes))
+        count = max(1, min(2 * count, _MOST_ROWS, _MOST_BYTES // (size + 1)))
 
 
 def by_epoch(

@@ -13,14 +13,13 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.read_back import by_epoch, reading
+from seamark.sinks.internal.read_back import by_epoch, reading, some_at_a_time
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql.table import BYTES, INTEGERS, TEXTS, TableColumn, read_columns
 
 if TYPE_CHECKING:
     from seamark.sinks.mysql.sink import MySQLSink
 
-_BATCH_ROWS = 16_384
 _TIMEOUT_S = 120.0
 _AS_TEXT = {"decimal", "date", "datetime", "timestamp"}
 _ARROW: dict[str, pa.DataType] = {
@@ -83,6 +82,6 @@ def _batches(connection: Any, query: str, kinds: list[pa.DataType]) -> Iterator[
     """Yield the columns of some rows after others, read from the server as they are needed."""
     with connection.cursor(server.driver().cursors.SSCursor) as cursor:
         cursor.execute(query)
-        while rows := cursor.fetchmany(_BATCH_ROWS):
+        for rows in some_at_a_time(cursor.fetchmany):
             columns = zip(*rows, strict=True)
             yield [pa.array(c, kind) for c, kind in zip(columns, kinds, strict=True)]

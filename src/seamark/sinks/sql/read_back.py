@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
-from seamark.sinks.internal.read_back import by_epoch, reading
+from seamark.sinks.internal.read_back import by_epoch, reading, some_at_a_time
 from seamark.sinks.sql import tables
 from seamark.sinks.sql.database import failures
 from seamark.sinks.sql.tables import TargetColumn
@@ -18,8 +18,6 @@ from seamark.sinks.sql.types import Form
 
 if TYPE_CHECKING:
     from seamark.sinks.sql.sink import SqlSink
-
-_BATCH_ROWS = 16_384
 
 
 def read(sink: "SqlSink", asked: ReadBack) -> Iterator[FoundRows]:
@@ -40,7 +38,7 @@ def read(sink: "SqlSink", asked: ReadBack) -> Iterator[FoundRows]:
         of = sa.table(target.name, *map(_readable, columns), schema=target.place or None)
         query = sa.select(*(of.c[c.name] for c in columns)).execution_options(stream_results=True)
         result = connection.execute(query)
-        while rows := result.fetchmany(_BATCH_ROWS):
+        for rows in some_at_a_time(result.fetchmany):
             listed = list(zip(*rows, strict=True))
             epochs = pa.array(listed.pop(), pa.int64()) if asked.epoch_column else None
             arrays = [

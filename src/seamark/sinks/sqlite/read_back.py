@@ -10,13 +10,11 @@ import pyarrow as pa
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.columns import in_double_quotes as quoted
-from seamark.sinks.internal.read_back import by_epoch, reading
+from seamark.sinks.internal.read_back import by_epoch, reading, some_at_a_time
 from seamark.sinks.sqlite import database
 
 if TYPE_CHECKING:
     from seamark.sinks.sqlite.sink import SQLiteSink
-
-_BATCH_ROWS = 10_000
 
 
 def read(sink: "SQLiteSink", asked: ReadBack) -> Iterator[FoundRows]:
@@ -35,7 +33,7 @@ def read(sink: "SQLiteSink", asked: ReadBack) -> Iterator[FoundRows]:
         parts.append(database.row_number(cursor, table))
         cursor.connection.text_factory = bytes  # a text need not be UTF-8
         cursor.execute(f"SELECT {', '.join(parts)} FROM {quoted(table)}")
-        while fetched := cursor.fetchmany(_BATCH_ROWS):
+        for fetched in some_at_a_time(cursor.fetchmany):
             values = list(zip(*fetched, strict=True))
             columns = [
                 pa.array(column, pa.binary() if kind is pa.string() else kind).view(kind)
