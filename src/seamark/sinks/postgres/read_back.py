@@ -17,7 +17,7 @@ from seamark.model.errors import OperationFailedError, UserError
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.columns import in_double_quotes as quoted
 from seamark.sinks.internal.read_back import by_epoch, grouped, reading
-from seamark.sinks.postgres.connection import driver
+from seamark.sinks.postgres.connection import BEGIN, driver
 from seamark.sinks.postgres.ledger import NAME as LEDGER
 from seamark.sinks.postgres.table import Column, describe
 
@@ -35,8 +35,8 @@ def read(sink: "PostgresSink", asked: ReadBack) -> Iterator[FoundRows]:
     or without either."""
     name = f"sink {asked.context.sink_uid!r}: {sink.describe()}"
     with reading(name, driver().Error, sink.server.said), sink.server.connect() as connection:
-        # A role's own may round numbers, or end the read.
-        connection.execute("SET extra_float_digits = 1; SET statement_timeout = 0")
+        # A role's own may round numbers.
+        connection.execute(f"{BEGIN}; SET LOCAL extra_float_digits = 1")
         table = describe(connection, sink.sql_name)
         if table is None:
             raise OperationFailedError(f"{name}: the table does not exist")
