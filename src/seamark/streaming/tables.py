@@ -65,9 +65,14 @@ def find_table(
         catalog = session.sessionState().catalog()
         parsed = session.sessionState().sqlParser().parseMultipartIdentifier(name)
         parts = [str(part) for part in items(parsed)]
-        where = parts[0] if len(parts) > 2 else spark.catalog.currentCatalog()
+        catalogs = session.sessionState().catalogManager()
+        named = len(parts) > 2 or (len(parts) > 1 and catalogs.isCatalogRegistered(parts[0]))
+        where = parts[0] if named else spark.catalog.currentCatalog()
         if len(parts) > 3 or where != "spark_catalog":
-            raise ValueError(f"it is in the catalog {where!r}; there are tables of spark_catalog")
+            raise ValueError(
+                f"it is in the catalog {where!r}, and Seamark writes to tables of spark_catalog; "
+                "give the sink, as sm.write_stream(df, sm.IcebergSink(…)), or foreach_batch"
+            )
         parts = [spark.catalog.currentDatabase(), *parts][-2:]
         database = scala_class(session, "scala.Option").apply(parts[0])
         key = scala_class(session, f"{CATALYST}.TableIdentifier")(parts[1], database)

@@ -192,6 +192,10 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_made(
         "CREATE TABLE b (id BIGINT, page STRING) USING parquet CLUSTERED BY (id) INTO 2 BUCKETS"
     )
     spark.sql("CREATE TABLE c (id BIGINT, page STRING) USING csv OPTIONS (escape '\"')")
+    jdbc = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
+    spark.conf.set("spark.sql.catalog.derby", jdbc)
+    spark.conf.set("spark.sql.catalog.derby.url", "jdbc:derby:memory:to_table;create=true")
+    spark.conf.set("spark.sql.catalog.derby.driver", "org.apache.derby.iapi.jdbc.AutoloadedDriver")
     before = {table.name for table in spark.catalog.listTables()}
     counts = rows.groupBy("page").count()
     for table, frame, given, said in [
@@ -209,6 +213,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_made(
         ("new", counts, {"outputMode": "complete"}, "SK006"),
         ("nowhere.new", rows, {}, "nowhere"),
         ("elsewhere.nowhere.new", rows, {}, "catalog 'elsewhere'"),
+        ("derby.new", rows, {}, "catalog 'derby', and Seamark writes to tables of spark_catalog; give"),
         ("new; DROP TABLE j", rows, {}, "toTable"),
         (" ", rows, {}, "tableName is ' '"),
     ]:
