@@ -213,7 +213,7 @@ def test_what_cannot_be_written_is_refused_and_nothing_is_made(
         ("new", counts, {"outputMode": "complete"}, "SK006"),
         ("nowhere.new", rows, {}, "nowhere"),
         ("elsewhere.nowhere.new", rows, {}, "catalog 'elsewhere'"),
-        ("derby.new", rows, {}, "catalog 'derby', and Seamark writes to tables of spark_catalog; give"),
+        ("derby.new", rows, {}, "'derby', and Seamark writes to tables of spark_catalog; give"),
         ("new; DROP TABLE j", rows, {}, "toTable"),
         (" ", rows, {}, "tableName is ' '"),
     ]:
