@@ -17,6 +17,8 @@ from seamark.sinks.internal.parquet import parquet_file
 from seamark.sinks.internal.partitions import directory_values
 
 _log = logging.getLogger(__name__)
+_BLOCK_BYTES = 64 << 20
+"""Arrow refuses a row of CSV that is longer."""
 
 
 def read(directory: RowDirectory, format_: Format, asked: ReadBack) -> Iterator[FoundRows]:
@@ -54,16 +56,15 @@ def _batches(file: Any, path: str, format_: Format, stored: pa.Schema) -> Iterat
     if format_.name == "parquet":
         yield from parquet_file(file.read()).iter_batches()
         return
-    text = (gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file).read()
+    text = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
     if format_.name == "json":
-        yield _lines(text, stored.names[0])
+        yield _lines(text.read(), stored.names[0])
         return
     times = {f.name: pa.string() for f in stored if pa.types.is_temporal(f.type)}
     yield from pa.csv.open_csv(
-        pa.BufferReader(text),
-        # One block: Arrow refuses a row that does not lie in two of them.
+        text,
         pa.csv.ReadOptions(
-            column_names=None if format_.header else stored.names, block_size=len(text) + 1
+            column_names=None if format_.header else stored.names, block_size=_BLOCK_BYTES
         ),
         pa.csv.ParseOptions(
             delimiter=format_.delimiter,
