@@ -270,7 +270,7 @@ class StreamRun(QueryRun):
             self._spark,
             once=once,
             tables=self.coordinator.epochs.in_turn,
-            ends="availableNow" in self._trigger,
+            ends=once or "availableNow" in self._trigger,
         )
         lent = _ACCEPT_LEFTOVERS | (real_time.ON_THE_SESSION if self._real_time else {})
         self._open.enter_context(lent_settings(self._spark, lent))

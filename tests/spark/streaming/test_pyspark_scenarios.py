@@ -338,8 +338,9 @@ def test_a_table_a_view_and_a_table_again(tmp_path: Path, spark: SparkSession) -
     assert both(scenario, tmp_path, spark) == (True, True, [10, 20, 30])
 
 
+@pytest.mark.parametrize("trigger", ["availableNow", "once"])
 def test_a_bounded_query_of_sparks_ends_when_its_function_has_returned(
-    tmp_path: Path, spark: SparkSession
+    trigger: str, tmp_path: Path, spark: SparkSession
 ) -> None:
     """A program may ask `spark.streams` or a listener for its end, and read the target then."""
 
@@ -349,18 +350,18 @@ def test_a_bounded_query_of_sparks_ends_when_its_function_has_returned(
         got: list[int] = []
 
         def function(rows: DataFrame, batch: int) -> None:
-            if batch == 1:  # of an ended query the end is seen within this time
+            if batch == last:  # of an ended query the end is seen within this time
                 deadline = time.monotonic() + 3
                 while time.monotonic() < deadline and spark.streams.active:
                     time.sleep(0.05)
             got.extend(row.id for row in rows.collect())
-            if fails and batch == 1:
+            if fails and batch == last:
                 raise KeyError("of the last batch")
 
         raised = []
         for fails in (False, True):
             writer = twin.write(twin.read(), f"fails-{fails}").foreachBatch(function)
-            writer.trigger(availableNow=True).start()
+            writer.trigger(**{trigger: True}).start()
             for one in spark.streams.active:
                 try:
                     one.awaitTermination()
@@ -373,6 +374,7 @@ def test_a_bounded_query_of_sparks_ends_when_its_function_has_returned(
         listener.ended.clear()
         return raised, said
 
+    last = 1 if trigger == "availableNow" else 0
     listener = Listener()
     spark.streams.addListener(listener)
     try:

@@ -93,6 +93,12 @@ public final class SeamarkIntake extends SeamarkSearch {
       }
     }
 
+    /** Spark's last act before it tells of a query's end; of the trigger `once`, the only one. */
+    public void stop() {
+      this.intake.awaitCommit();
+      super.stop();
+    }
+
     public Offset reportLatestOffset() {
       return this.asked && this.source instanceof SupportsAdmissionControl
           ? ((SupportsAdmissionControl) this.source).reportLatestOffset() : null;
@@ -126,6 +132,17 @@ public final class SeamarkIntake extends SeamarkSearch {
     } catch (InterruptedException e) {
       // Spark takes its cause for a stop.
       throw new UncheckedIOException(new InterruptedIOException());
+    }
+  }
+
+  /** Not for a query that has failed, or that somebody stops: Spark's thread takes no interrupt. */
+  synchronized void awaitCommit() {
+    try {
+      while (this.held && this.stream.isActive() && this.stream.exception().isEmpty()) {
+        this.wait(100L);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
     }
   }
 
